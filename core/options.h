@@ -1,0 +1,134 @@
+// The options a user may set, with their defaults, and the parser that fills them in.
+//
+// Invariant: whatever the text, `parse_options` returns a complete, valid set of options: each
+// member holds either a value its row of the table allows or its default, and each thing in the
+// text that was not taken at its word has one line in the report (or is counted as dropped).
+//
+// The options are described once: the members below carry type and default, the table in
+// options.cpp adds name, range and meaning. Parser, `describe_options`, `format_options` and the
+// command-line tool all read that table.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace cachealloc {
+
+// Whether freeing memory waits for the work of its context, as the native call does.
+enum class FreeMode : std::uint8_t { sync, async };
+
+// The level of caution a context starts at; it may only become more careful later.
+// `automatic` (spelled `auto` by the user) starts at the least careful level that is safe.
+enum class OrderStart : std::uint8_t { automatic, fenced, finished, wait };
+
+// How much is written to the log: nothing, what a user must know, or also what explains.
+enum class LogDetail : std::uint8_t { quiet, normal, verbose };
+
+// Divisions of each power-of-two interval that a request is rounded up to. Entry i serves sizes
+// in [2^i MiB, 2^(i+1) MiB); sizes below 1 MiB use entry 0 too, sizes from 64 GiB on entry 15.
+// 0 means plain rounding, else a power of two up to 64.
+using RoundupDivisions = std::array<std::uint8_t, 16>;
+
+// The entry of `RoundupDivisions` that serves a request of `bytes` bytes. O(1).
+[[nodiscard]] std::size_t roundup_interval(std::uint64_t bytes) noexcept;
+
+// Plain values, freely copied. A default-constructed object holds the defaults.
+struct Options {
+    static constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
+    static constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+    // The whole text was `off`: do nothing but pass calls on. All else keeps its default.
+    bool off = false;
+
+    FreeMode free_mode = FreeMode::sync;
+    OrderStart order = OrderStart::automatic;
+    std::uint64_t slack_mb = 64;
+    std::uint64_t slack_percent = 12;
+    std::uint64_t cache_mb = 1024;
+    std::uint64_t max_split_size_mb = kUnlimited;
+    RoundupDivisions roundup_power2_divisions{};
+    bool pool = true;
+    bool stats = false;
+    bool strict = false;
+    LogDetail log = LogDetail::normal;
+
+    // Memory the pool may hold beyond the live peak `live_peak_bytes` before it prefers reuse to
+    // growth, in bytes: the larger of `slack_mb` and `slack_percent` of the peak. Saturates.
+    [[nodiscard]] std::uint64_t slack_bytes(std::uint64_t live_peak_bytes) const noexcept;
+    // Byte budget of the exact-size caches.
+    [[nodiscard]] std::uint64_t cache_bytes() const noexcept { return cache_mb * kMiB; }
+    // Blocks larger than this, in bytes, are never split; kUnlimited when every block may be.
+    [[nodiscard]] std::uint64_t max_split_bytes() const noexcept {
+        return max_split_size_mb == kUnlimited ? kUnlimited : max_split_size_mb * kMiB;
+    }
+
+    friend bool operator==(const Options&, const Options&) = default;
+};
+
+// What the parser has to say to the user: lines without prefix and newline, printable ASCII only.
+// Owns its text in place (about 7 KiB), so that making a report can neither fail nor throw.
+class ParseReport {
+  public:
+    static constexpr std::size_t kMaxMessages = 16;
+    static constexpr std::size_t kMaxMessageBytes = 448;
+
+    // Number of lines kept, at most kMaxMessages.
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+    // Line `index` (0 .. size()-1), in the order of the text; lives as long as the report.
+    [[nodiscard]] std::string_view operator[](std::size_t index) const noexcept {
+        return {lines_[index].text.data(), lines_[index].length};
+    }
+    // Lines that no longer fitted.
+    [[nodiscard]] std::size_t dropped() const noexcept { return dropped_; }
+    // Things in the text that could not be used (unknown key, bad value, ...), kept or dropped.
+    // A duplicate key earns a line but is no mistake. With `strict` the caller ends the process
+    // if this is not 0.
+    [[nodiscard]] std::size_t mistakes() const noexcept { return mistakes_; }
+
+    // Adds one line made of `parts` joined; too long a line ends in "...".
+    void add(bool mistake, std::span<const std::string_view> parts) noexcept;
+
+  private:
+    struct Line {
+        std::array<char, kMaxMessageBytes> text;
+        std::size_t length;
+    };
+    std::array<Line, kMaxMessages> lines_{};
+    std::size_t size_ = 0;
+    std::size_t dropped_ = 0;
+    std::size_t mistakes_ = 0;
+};
+
+// Parses `text` (`key:value,key:value,key:[k:v,k:v]`; whitespace is ignored; or the one word
+// `off`) into a full set of options. A key that comes twice: the last one counts. A value that
+// cannot be used: the default is used. Empty text: the defaults. Parsing always goes on to the
+// end. Adds its lines to `report`. No heap, no exceptions, no locale. O(length of text).
+[[nodiscard]] Options parse_options(std::string_view text, ParseReport& report) noexcept;
+
+enum class OptionType : std::uint8_t { choice, integer, boolean, divisions };
+
+// One row of the table, for help texts and tools. The views live for ever.
+struct OptionInfo {
+    std::string_view name;
+    OptionType type;
+    std::string_view allowed; // the values allowed, in words
+    std::string_view meaning; // one line
+    std::string default_text; // as a user would write it
+};
+
+// Number of options, and row `index` (0 .. option_count()-1) of the table.
+[[nodiscard]] std::size_t option_count() noexcept;
+[[nodiscard]] OptionInfo option_info(std::size_t index);
+
+// The table as Markdown, one row an option, for the README and the tool's help.
+[[nodiscard]] std::string describe_options();
+
+// `options` written out in full, such that parsing the result gives `options` again.
+[[nodiscard]] std::string format_options(const Options& options);
+
+} // namespace cachealloc
