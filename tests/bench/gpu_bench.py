@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks that compare the shim with its peers, and prints one table for each.
+
+    gpu_bench.py --build DIR [pair] [pipeline] [late] [core] [--rounds N]
+
+Native and shim processes take turns, at least five rounds each; a figure is the median of its
+rounds with (lowest .. highest) beside it, a ratio is the median of the rounds' own ratios.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
+from harness import MODES, SKIPPED, Harness, driver_version, find_gpu, median, table  # noqa: E402
+
+
+class BenchError(Exception):
+    """A benchmark process failed; the message says which and how."""
+
+
+def spread(values, form):
+    return f"{form.format(median(values))} ({form.format(min(values))}..{form.format(max(values))})"
+
+
+def json_lines(run):
+    if not run.ok:
+        raise BenchError(f"{Path(run.command[0]).name} [{run.mode}]: {run.why()}")
+    return [json.loads(line) for line in run.out.splitlines() if line.startswith("{")]
+
+
+def size_name(size):
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def level_of(run):
+    """How careful the pool was, from the statistics line of a run under the shim."""
+    stats = run.stats or {}
+    level = stats.get("level", stats.get("order_level"))
+    counts = ", ".join(f"{key} {stats[key]}" for key in ("fences", "barriers", "host_waits", "hits")
+                       if key in stats)
+    return (f"level {level}; " if level is not None else "") + counts
+
+
+def bench_pair(harness, rounds):
+    """One allocate + free pair, native and under the shim, beside cudaMallocAsync and CUB."""
+    kinds = [(kind, harness.binary(name)) for kind, name in
+             (("static", "bench/pair_bench_static"), ("shared", "bench/pair_bench"))]
+    samples = {}  # (kind, what, mode) -> {(bytes, threads): [ns]}
+    notes = {}
+    for _ in range(rounds):
+        for kind, program in kinds:
+            for mode in ("native", "async"):
+                # The peers do not go through the shim: measured once, in the native process.
+                arguments = ["--peers"] if mode == "native" else []
+                run = harness.run([program, *arguments], mode, timeout=60)
+                for line in json_lines(run):
+                    cells = samples.setdefault((kind, line["what"], mode), {})
+                    cells.setdefault((line["bytes"], line["threads"]), []).append(line["ns"] / 1e3)
+                if mode == "async":
+                    notes[kind] = level_of(run)
+    rows = []
+    for kind, _ in kinds:
+        ours, native = samples[kind, "cudaMalloc", "async"], samples[kind, "cudaMalloc", "native"]
+        peers = [samples[kind, what, "native"] for what in ("cudaMallocAsync", "cub::Caching")]
+        for (size, threads), values in ours.items():
+            key = (size, threads)
+            ratio = [a / b for a, b in zip(values, native[key])]
+            rows.append([kind, size_name(size), threads, spread(values, "{:.2f}"),
+                         f"{median(native[key]):.1f}", f"{median(ratio):.4f}",
+                         *(spread(peer[key], "{:.2f}") for peer in peers)])
+    header = ["libcudart", "size", "threads", "shim us", "native us", "shim/native", "cudaMallocAsync us",
+              "cub::Caching us"]
+    lines = [f"allocate + free pair, us per pair and thread; CACHEALLOC_CONF={MODES['async']}; "
+             f"median (lowest..highest) of {rounds} interleaved rounds"]
+    lines += [f"  {kind} libcudart: {note}" for kind, note in notes.items()]
+    one = samples["static", "cudaMalloc", "async"][4096, 1]
+    lines.append(table(rows, header))
+    lines.append(f"cached pair, static libcudart, fenced: {median(one):.2f} us (aim <= 0.9)")
+    return lines
+
+
+def pipeline_rate(run):
+    """Items per second from the pipeline program's output."""
+    if not run.ok:
+        raise BenchError(f"pipeline [{run.mode}]: {run.why()}")
+    match = re.search(r"([0-9][0-9.,]*(?:e\+?[0-9]+)?)\s*items/s", run.out + run.err)
+    if not match:
+        raise BenchError("pipeline: no items/s in its output")
+    return float(match.group(1).replace(",", ""))
+
+
+def bench_pipeline(harness, rounds):
+    """The 4-stream pipeline: preallocated, cudaMallocAsync, cudaMalloc, cudaMalloc + shim."""
+    program = harness.app("pipeline")
+    ways = [("preallocated", "prealloc", "native"), ("cudaMallocAsync", "async", "native"),
+            ("cudaMalloc native", "malloc", "native"), ("cudaMalloc + shim free:async", "malloc", "async"),
+            ("cudaMalloc + shim free:sync", "malloc", "sync")]
+    rates = {name: [] for name, _, _ in ways}
+    note = ""
+    for _ in range(rounds):
+        for name, way, mode in ways:
+            run = harness.run([program, way], mode, timeout=60)
+            rates[name].append(pipeline_rate(run))
+            if mode == "async":
+                note = level_of(run)
+    rows = []
+    for name, _, _ in ways:
+        ratio = [a / b for a, b in zip(rates[name], rates["cudaMallocAsync"])]
+        rows.append([name, spread(rates[name], "{:.0f}"), spread(ratio, "{:.3f}")])
+    ours = median([a / b for a, b in zip(rates["cudaMalloc + shim free:async"], rates["cudaMallocAsync"])])
+    return [f"pipeline, items/s; median (lowest..highest) of {rounds} interleaved rounds",
+            f"  shim free:async: {note}",
+            table(rows, ["way", "items/s", "of cudaMallocAsync"]),
+            f"shim free:async / cudaMallocAsync: {ours:.3f} (aim >= 0.95)"]
+
+
+def bench_late(harness, rounds):
+    """Host time of free + allocate behind a 200 ms kernel that still reads the freed block."""
+    program = harness.binary("bench/late_launch")
+    rows = []
+    notes = ""
+    for name, mode in (("native", "native"), ("shim free:async", "async")):
+        run = harness.run([program, rounds + 1], mode, timeout=60)
+        lines = json_lines(run)
+        times = [line["us"] for line in lines if line["what"] == "late"]
+        wrong = [line["wrong"] for line in lines if line["what"] == "late_end"][0]
+        rows.append([name, *(spread([t[i] for t in times], "{:.1f}") for i in range(3)), wrong])
+        if mode == "async":
+            notes = level_of(run)
+    return [f"free + allocate of 128 MiB behind a 200 ms kernel on another stream, host us, {rounds} rounds",
+            f"  shim: {notes}",
+            table(rows, ["way", "1st pair", "2nd pair", "3rd pair", "wrong words"]),
+            "(aim under the shim: <= 2 us and no wrong word)"]
+
+
+def bench_core(harness, rounds):
+    """The pool's own cost, without CUDA (Google Benchmark's medians)."""
+    program = harness.binary("bench/core_bench")
+    run = harness.run([program, f"--benchmark_repetitions={rounds}", "--benchmark_format=json",
+                       "--benchmark_min_time=0.1"], timeout=240)
+    if not run.ok:
+        raise BenchError(f"core_bench: {run.why()}")
+    by_name = {}
+    for entry in json.loads(run.out)["benchmarks"]:
+        if entry.get("run_type") == "iteration":
+            by_name.setdefault(entry["run_name"], []).append(entry)
+    rows = []
+    for name, entries in by_name.items():
+        # Wall time of one thread's pair: the wall clock of the run times its threads.
+        threads = entries[0].get("threads", 1)
+        values = [entry.get("ns_per_pair", entry["real_time"] * threads) for entry in entries]
+        rows.append([name, threads, spread(values, "{:.1f}")])
+    return [f"core API (DevicePool, null order), ns per pair and thread, {rounds} repetitions",
+            table(rows, ["benchmark", "threads", "ns"]),
+            "(aims: pair <= 60 ns with 1 thread, <= 250 ns with 8)"]
+
+
+BENCHES = {"pair": bench_pair, "pipeline": bench_pipeline, "late": bench_late, "core": bench_core}
+
+
+def run_benches(harness, names, rounds, say=print):
+    """Runs the named benches; returns {name: lines} of what succeeded and {name: error}."""
+    done, failed = {}, {}
+    for name in names:
+        try:
+            done[name] = BENCHES[name](harness, rounds)
+            say("\n".join(done[name]) + "\n")
+        except (BenchError, OSError, KeyError, IndexError, TypeError, ValueError) as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+            say(f"bench {name} FAILED: {failed[name]}\n")
+    return done, failed
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--build", default="build", type=Path)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("names", nargs="*", metavar="pair|pipeline|late|core")
+    args = options.parse_args()
+    names = args.names or list(BENCHES)
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        options.error(f"no such benchmark: {unknown[0]}")
+    harness = Harness(args.build)
+    gpu = find_gpu()
+    if gpu is None:
+        for name in [name for name in names if name != "core"]:
+            print(f"SKIP {name}: no GPU")
+        names = [name for name in names if name == "core"]
+        if not names:
+            return SKIPPED
+    print(f"GPU: {gpu or 'none'}; driver's CUDA {driver_version()}; shim {harness.shim()}")
+    return 1 if run_benches(harness, names, args.rounds)[1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""What every GPU check and benchmark driver shares: where the binaries are, how a program is run
+natively or under the shim, and how its output is read.
+
+A program runs in one of the modes of MODES. `native` has no preload at all; `counted` has the
+shim's doors in place but lets every call pass (pool:False), so that it counts what reaches the
+driver natively; the others serve the program from the pool.
+
+Only the Python standard library is used. Nothing here starts a CUDA context in this process.
+"""
+
+import ctypes
+import glob
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SKIPPED = 77  # the exit status that ctest reads as "skipped"
+
+MODES = {
+    "native": None,
+    "counted": "pool:False,stats:True",
+    "async": "free:async,stats:True",
+    "sync": "free:sync,stats:True",
+}
+
+
+@dataclass
+class Run:
+    """One finished process. `status` is None when it ran past its time limit."""
+
+    command: list
+    mode: str
+    status: int | None
+    out: str
+    err: str
+    seconds: float
+    stats: dict | None = None
+    times: dict = field(default_factory=dict)
+
+    @property
+    def ok(self):
+        return self.status == 0
+
+    def why(self):
+        """One line that says how the process ended."""
+        if self.status is None:
+            return f"ran past its limit ({self.seconds:.0f} s)"
+        text = f"exit {self.status}" if self.status >= 0 else f"killed by signal {-self.status}"
+        last = [line for line in self.err.strip().splitlines() if not line.startswith("cachealloc-stats")]
+        return text + (f": {last[-1][:160]}" if last else "")
+
+
+def find_gpu():
+    """Name of GPU 0 as the driver gives it, or None: no driver, no device, or the simulated CUDA."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    if hasattr(cuda, "simcuda_calls"):
+        return None
+    count = ctypes.c_int(0)
+    device = ctypes.c_int(0)
+    name = ctypes.create_string_buffer(256)
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
+        return None
+    if cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, 256, device):
+        return None
+    return name.value.decode()
+
+
+def driver_version():
+    """CUDA version of the driver as (major, minor), or None."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int(0)
+    if cuda.cuDriverGetVersion(ctypes.byref(version)):
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
+def _cudart_candidates(build):
+    roots = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")]
+    roots += ["/usr/local/cuda"] + sorted(glob.glob("/usr/local/cuda-*"), reverse=True)
+    roots += [str(REPOSITORY / ".toolkit" / "nvidia" / "cu13")]
+    roots += glob.glob("/usr/lib/python3*/site-packages/nvidia/cu13")
+    roots += [str(Path(p) / "nvidia" / "cu13") for p in sys.path if p]
+    for root in roots:
+        if root:
+            for folder in ("lib64", "lib", "targets/x86_64-linux/lib"):
+                yield Path(root) / folder / "libcudart.so.13"
+    yield build / "support" / "libcudart.so.13"
+
+
+class Harness:
+    """Runs programs of one build folder. Not thread-safe (one child at a time, one log)."""
+
+    def __init__(self, build, log=None):
+        self.build = Path(build).resolve()
+        self.log_file = log
+        self._scratch = tempfile.TemporaryDirectory(prefix="cachealloc-gpu-")
+        # A folder with this one library, so that no other library of a toolkit comes before the
+        # one that a program brings itself (PyTorch's own cuBLAS, say).
+        self.cudart_dir = Path(self._scratch.name) / "cudart"
+        self.cudart_dir.mkdir()
+        self.cudart = next((p for p in _cudart_candidates(self.build) if p.exists()), None)
+        if self.cudart:
+            (self.cudart_dir / "libcudart.so.13").symlink_to(self.cudart.resolve())
+
+    def shim(self, testing=False):
+        name = "libcachealloc_testing.so" if testing else "libcachealloc.so"
+        return self.build / "lib" / name
+
+    def binary(self, *names):
+        """First existing of the given paths relative to the build folder, or None."""
+        for name in names:
+            path = self.build / name
+            if path.is_file():
+                return path
+        return None
+
+    def app(self, name):
+        return self.binary(f"apps/{name}")
+
+    def environment(self, mode, testing=False, python=False, extra=None, conf=None):
+        """The child's environment: ours without any trace of a preload or of the simulated CUDA."""
+        env = {k: v for k, v in os.environ.items()
+               if k not in ("LD_PRELOAD", "SIMCUDA") and not k.startswith("CACHEALLOC")}
+        paths = [p for p in env.pop("LD_LIBRARY_PATH", "").split(":") if p and "simcuda" not in p]
+        if not python:
+            paths = [str(self.cudart_dir), str(self.build / "support")] + paths
+        if paths:
+            env["LD_LIBRARY_PATH"] = ":".join(paths)
+        options = conf if conf is not None else MODES[mode]
+        if options is not None:
+            env["LD_PRELOAD"] = str(self.shim(testing))
+            env["CACHEALLOC_CONF"] = options
+        env.update(extra or {})
+        return env
+
+    def run(self, command, mode="native", timeout=60, **kwargs):
+        """Runs to the end or to the limit (then its whole process group is killed)."""
+        command = [str(part) for part in command]
+        env = self.environment(mode, **kwargs)
+        begin = time.monotonic()
+        child = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, process_group=0)
+        try:
+            out, err = child.communicate(timeout=timeout)
+            status = child.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            out, err = child.communicate()
+            status = None
+        seconds = time.monotonic() - begin
+        result = Run(command, mode, status, out.decode(errors="replace"),
+                     err.decode(errors="replace"), seconds)
+        result.stats = _tagged(result.err, "cachealloc-stats")
+        result.times = _tagged(result.err, "gpu-time") or {}
+        self.log(result, env)
+        return result
+
+    def log(self, result, env):
+        if not self.log_file:
+            return
+        settings = " ".join(f"{k}={env[k]}" for k in sorted(env)
+                            if k.startswith(("CACHEALLOC", "LD_PRELOAD", "PYTORCH", "CUBLAS")))
+        self.log_file.write(f"=== [{result.mode}] {settings} {' '.join(result.command)}\n"
+                            f"=== status {result.status}, {result.seconds:.2f} s\n"
+                            f"--- stdout\n{result.out[-20000:]}\n--- stderr\n{result.err[-20000:]}\n")
+        self.log_file.flush()
+
+
+def _tagged(text, tag):
+    """The JSON behind the last line `tag: {...}` of a text, or None."""
+    found = re.findall(rf"^{tag}: (\{{.*\}})\s*$", text, re.MULTILINE)
+    if not found:
+        return None
+    try:
+        return json.loads(found[-1])
+    except ValueError:
+        return None
+
+
+def driver_calls(run):
+    """(allocation calls, free calls) that reached the driver, or None where nothing was counted."""
+    if not run.stats:
+        return None
+    return run.stats.get("driver_alloc_calls"), run.stats.get("driver_free_calls")
+
+
+def median(values):
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def table(rows, header):
+    """Plain text table, columns aligned, numbers as they come."""
+    cells = [list(map(str, header))] + [list(map(str, row)) for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
