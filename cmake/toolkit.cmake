@@ -1,0 +1,17 @@
+# Which CUDA toolkit builds the project. CUDACXX or -DCMAKE_CUDA_COMPILER decide where given; then
+# nvcc on PATH, CUDA_HOME, /usr/local/cuda, and last the toolkit that scripts/setup put into
+# .toolkit/. The headers always come from the compiler's own toolkit: enable_language(CUDA) goes
+# first, and find_package(CUDAToolkit) follows the compiler.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    find_program(CMAKE_CUDA_COMPILER nvcc
+        PATHS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin
+              ${CMAKE_CURRENT_SOURCE_DIR}/.toolkit/nvidia/cu13/bin)
+    if(NOT CMAKE_CUDA_COMPILER)
+        message(FATAL_ERROR "No CUDA toolkit found; run scripts/setup first")
+    endif()
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90)
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 12.5 REQUIRED)
