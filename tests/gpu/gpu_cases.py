@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from harness import SKIPPED, Harness, driver_calls, find_gpu  # noqa: E402
+from harness import SKIPPED, Harness, driver_calls, find_gpu, tagged  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 PASS, FAIL, SKIP = "PASS", "FAIL", "SKIP"
@@ -126,6 +126,38 @@ def late_reader(binary, switched_off):
     return case
 
 
+def late_writers(switched_off):
+    """Every way of overwriting a freed block while a kernel still reads it (late_writers.cu)."""
+    def case(harness):
+        program = harness.binary("gpu/late_writers")
+        if program is None:
+            return fail("not built: gpu/late_writers")
+        # No slack, so that the pool must hand the freed block out again instead of growing.
+        conf = "free:async,stats:True,slack_mb:0,slack_percent:0"
+        if not switched_off:
+            native = harness.run([program], "native")
+            run = harness.run([program], "async", conf=conf)
+            wrong = under_shim(run)
+            if not native.ok or wrong:
+                return fail(f"natively: {native.why()}; under the shim: {wrong}", native, run)
+            if run.out != native.out:
+                return fail(difference(native.out, run.out), native, run)
+        else:
+            run = harness.run([program], "async", conf=conf, testing=True,
+                              extra={"CACHEALLOC_TEST_DISABLE": "fence"})
+        counts = tagged(run.err, "gpu-late")
+        if counts is None or run.stats is None:
+            return fail(f"no counts: {run.why()}", run)
+        note = "{cases} cases, {reused} reused the address, {corrupted} corrupted".format(**counts)
+        if counts["reused"] < 0.9 * counts["cases"]:
+            return fail(f"too few cases reused the freed address: {note}", run)
+        # Without order every way of writing must be seen to corrupt, or the case shows nothing.
+        if switched_off and counts["corrupted"] < 0.9 * counts["cases"]:
+            return fail(f"fences off, and still: {note}", run)
+        return Outcome(PASS, note)
+    return case
+
+
 def contract(harness):
     """The contract's sentences that native CUDA answers too: same answers under the shim."""
     program = harness.binary(*CONTRACT)
@@ -162,6 +194,8 @@ CASES = {
     "late_reader_fences_off": ("tests", None, late_reader("late_reader", True)),
     "late_reader": ("tests", None, late_reader("late_reader", False)),
     "late_reader_static": ("tests", None, late_reader("late_reader_static", False)),
+    "late_writers_fences_off": ("tests", None, late_writers(True)),
+    "late_writers": ("tests", None, late_writers(False)),
     "contract": ("tests", None, contract),
     "churn_static": ("apps", "nvcc, static cudart (churn)", app_case("churn_static", counted=True)),
     "churn": ("apps", "nvcc, shared cudart (churn)", app_case("churn", counted=True)),

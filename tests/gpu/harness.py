@@ -164,8 +164,8 @@ class Harness:
         seconds = time.monotonic() - begin
         result = Run(command, mode, status, out.decode(errors="replace"),
                      err.decode(errors="replace"), seconds)
-        result.stats = _tagged(result.err, "cachealloc-stats")
-        result.times = _tagged(result.err, "gpu-time") or {}
+        result.stats = tagged(result.err, "cachealloc-stats")
+        result.times = tagged(result.err, "gpu-time") or {}
         self.log(result, env)
         return result
 
@@ -180,7 +180,7 @@ class Harness:
         self.log_file.flush()
 
 
-def _tagged(text, tag):
+def tagged(text, tag):
     """The JSON behind the last line `tag: {...}` of a text, or None."""
     found = re.findall(rf"^{tag}: (\{{.*\}})\s*$", text, re.MULTILINE)
     if not found:
