@@ -75,8 +75,8 @@ def bench_pair(harness, rounds):
             rows.append([kind, size_name(size), threads, spread(values, "{:.2f}"),
                          f"{median(native[key]):.1f}", f"{median(ratio):.4f}",
                          *(spread(peer[key], "{:.2f}") for peer in peers)])
-    header = ["libcudart", "size", "threads", "shim us", "native us", "shim/native", "cudaMallocAsync us",
-              "cub::Caching us"]
+    header = ["libcudart", "size", "threads", "shim us", "native us", "shim/native",
+              "cudaMallocAsync us", "cub::Caching us"]
     lines = [f"allocate + free pair, us per pair and thread; CACHEALLOC_CONF={MODES['async']}; "
              f"median (lowest..highest) of {rounds} interleaved rounds"]
     lines += [f"  {kind} libcudart: {note}" for kind, note in notes.items()]
@@ -100,7 +100,8 @@ def bench_pipeline(harness, rounds):
     """The 4-stream pipeline: preallocated, cudaMallocAsync, cudaMalloc, cudaMalloc + shim."""
     program = harness.app("pipeline")
     ways = [("preallocated", "prealloc", "native"), ("cudaMallocAsync", "async", "native"),
-            ("cudaMalloc native", "malloc", "native"), ("cudaMalloc + shim free:async", "malloc", "async"),
+            ("cudaMalloc native", "malloc", "native"),
+            ("cudaMalloc + shim free:async", "malloc", "async"),
             ("cudaMalloc + shim free:sync", "malloc", "sync")]
     rates = {name: [] for name, _, _ in ways}
     note = ""
@@ -114,7 +115,8 @@ def bench_pipeline(harness, rounds):
     for name, _, _ in ways:
         ratio = [a / b for a, b in zip(rates[name], rates["cudaMallocAsync"])]
         rows.append([name, spread(rates[name], "{:.0f}"), spread(ratio, "{:.3f}")])
-    ours = median([a / b for a, b in zip(rates["cudaMalloc + shim free:async"], rates["cudaMallocAsync"])])
+    ours = median([a / b for a, b in zip(rates["cudaMalloc + shim free:async"],
+                                         rates["cudaMallocAsync"])])
     return [f"pipeline, items/s; median (lowest..highest) of {rounds} interleaved rounds",
             f"  shim free:async: {note}",
             table(rows, ["way", "items/s", "of cudaMallocAsync"]),
@@ -134,7 +136,8 @@ def bench_late(harness, rounds):
         rows.append([name, *(spread([t[i] for t in times], "{:.1f}") for i in range(3)), wrong])
         if mode == "async":
             notes = level_of(run)
-    return [f"free + allocate of 128 MiB behind a 200 ms kernel on another stream, host us, {rounds} rounds",
+    return ["free + allocate of 128 MiB behind a 200 ms kernel on another stream, host us, "
+            f"{rounds} rounds",
             f"  shim: {notes}",
             table(rows, ["way", "1st pair", "2nd pair", "3rd pair", "wrong words"]),
             "(aim under the shim: <= 2 us and no wrong word)"]

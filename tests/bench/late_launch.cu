@@ -33,7 +33,8 @@ __device__ std::uint64_t now_ns() {
 __global__ void late_reader(const volatile unsigned* data, std::size_t words, unsigned expected,
                             std::uint64_t wait_ns, unsigned long long* wrong) {
     const std::uint64_t end = now_ns() + wait_ns;
-    while (now_ns() < end) __nanosleep(1000);
+    while (now_ns() < end)
+        __nanosleep(1000);
     unsigned long long bad = 0;
     const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
     for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {

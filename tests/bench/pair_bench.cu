@@ -83,7 +83,8 @@ double measure(std::size_t bytes, unsigned threads, std::chrono::nanoseconds bud
     std::vector<double> per_pair(threads);
     auto body = [&](unsigned index) {
         Way way;
-        for (int i = 0; i < 20; ++i) way.pair(bytes);
+        for (int i = 0; i < 20; ++i)
+            way.pair(bytes);
         ready.fetch_add(1);
         while (!go.load(std::memory_order_acquire)) {
         }
@@ -93,25 +94,30 @@ double measure(std::size_t bytes, unsigned threads, std::chrono::nanoseconds bud
         auto now = begin;
         // The clock is read once per 16 pairs (a read costs 20 ns, a pair here at least 100).
         do {
-            for (int i = 0; i < 16; ++i) way.pair(bytes);
+            for (int i = 0; i < 16; ++i)
+                way.pair(bytes);
             pairs += 16;
             now = Clock::now();
         } while (now < end);
-        per_pair[index] =
-            std::chrono::duration<double, std::nano>(now - begin).count() / static_cast<double>(pairs);
+        per_pair[index] = std::chrono::duration<double, std::nano>(now - begin).count() /
+                          static_cast<double>(pairs);
     };
     std::vector<std::thread> crew;
-    for (unsigned i = 1; i < threads; ++i) crew.emplace_back(body, i);
+    for (unsigned i = 1; i < threads; ++i)
+        crew.emplace_back(body, i);
     // Raised by a helper, so that thread 0 measures like the others.
     std::thread starter([&] {
-        while (ready.load() != threads) std::this_thread::yield();
+        while (ready.load() != threads)
+            std::this_thread::yield();
         go.store(true, std::memory_order_release);
     });
     body(0);
     starter.join();
-    for (auto& member : crew) member.join();
+    for (auto& member : crew)
+        member.join();
     double sum = 0;
-    for (double value : per_pair) sum += value;
+    for (double value : per_pair)
+        sum += value;
     return sum / threads;
 }
 
@@ -150,8 +156,10 @@ int main(int argc, char** argv) {
                                             std::size_t{16} << 20, std::size_t{256} << 20};
     auto all = [&](auto way) {
         using Way = decltype(way);
-        for (std::size_t bytes : sizes) cell<Way>(bytes, 1, budget);
-        for (unsigned threads : {2u, 4u, 8u}) cell<Way>(sizes[0], threads, budget);
+        for (std::size_t bytes : sizes)
+            cell<Way>(bytes, 1, budget);
+        for (unsigned threads : {2u, 4u, 8u})
+            cell<Way>(sizes[0], threads, budget);
     };
     all(Plain{});
     if (peers) {

@@ -53,7 +53,8 @@ def main():
     expected_state, expected_sums = iterate(np, seed.copy(), args.iterations)
 
     got = [int(value) for value in sums]
-    right = got == [int(v) for v in expected_sums] and bool((cp.asnumpy(state) == expected_state).all())
+    right = got == [int(v) for v in expected_sums]
+    right = right and bool((cp.asnumpy(state) == expected_state).all())
     print("sums " + " ".join(map(str, got)))
     print("equal to numpy: " + ("yes" if right else "NO"))
     print("gpu-time: " + json.dumps({"unit": f"ms/{args.iterations} it", "median": elapsed * 1e3}),

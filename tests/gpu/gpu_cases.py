@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tests that need a GPU: one table of cases, run by ctest one at a time or by scripts/gpu_check.
+"""The tests that need a GPU: one table of cases, run one at a time by ctest or by gpu_check.
 
     gpu_cases.py --list [SECTION]            names of the cases
     gpu_cases.py --build DIR NAME...         runs cases; 0 passed, 1 failed, 77 skipped
@@ -52,7 +52,8 @@ def under_shim(run):
     return None
 
 
-def compare(harness, command, modes=("async", "sync"), timeout=60, counted=False, python=False, extra=None):
+def compare(harness, command, modes=("async", "sync"), timeout=60, counted=False, python=False,
+            extra=None):
     """Native first, then each mode: exit status 0 and the same standard output, byte for byte."""
     native = harness.run(command, "native", timeout, python=python, extra=extra)
     if native.status == SKIPPED:
@@ -117,7 +118,7 @@ def late_reader(binary, switched_off):
         if run.stats is None:
             return fail("no cachealloc-stats line: the shim saw no CUDA call", run)
         if run.ok:
-            return fail("every byte was kept although fences were off: the test proves nothing", run)
+            return fail("every byte was kept although fences were off: this proves nothing", run)
         # The testing build with its rules on must pass, or the failure above means nothing.
         control = harness.run([program], "async", testing=True)
         if not control.ok:
@@ -203,7 +204,8 @@ CASES = {
     "cupy": ("python", "CuPy, pool off", python_case("cupy", "cupy_loop.py")),
     "torch_no_cache": ("python", "PyTorch training, cache off",
                        python_case("torch", "torch_gpt.py", extra=NO_CACHE)),
-    "torch_own": ("python", "PyTorch training, its own cache", python_case("torch", "torch_gpt.py")),
+    "torch_own": ("python", "PyTorch training, its own cache",
+                  python_case("torch", "torch_gpt.py")),
 }
 SECTIONS = ("tests", "apps", "python")
 
@@ -242,7 +244,8 @@ def main():
         print(f"{outcome.verdict} {name}{': ' + outcome.note if outcome.note else ''}")
         if outcome.verdict == FAIL:
             for run in outcome.runs:
-                print(f"--- [{run.mode}] {' '.join(run.command)}\n{run.out[-4000:]}\n{run.err[-4000:]}")
+                print(f"--- [{run.mode}] {' '.join(run.command)}")
+                print(run.out[-4000:] + "\n" + run.err[-4000:])
     if FAIL in verdicts:
         return 1
     return SKIPPED if verdicts == {SKIP} else 0

@@ -54,12 +54,13 @@ class Run:
         if self.status is None:
             return f"ran past its limit ({self.seconds:.0f} s)"
         text = f"exit {self.status}" if self.status >= 0 else f"killed by signal {-self.status}"
-        last = [line for line in self.err.strip().splitlines() if not line.startswith("cachealloc-stats")]
+        last = [line for line in self.err.strip().splitlines()
+                if not line.startswith("cachealloc-stats")]
         return text + (f": {last[-1][:160]}" if last else "")
 
 
 def find_gpu():
-    """Name of GPU 0 as the driver gives it, or None: no driver, no device, or the simulated CUDA."""
+    """Name of GPU 0 as the driver gives it; None without driver or GPU, or on simulated CUDA."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -176,7 +177,8 @@ class Harness:
                             if k.startswith(("CACHEALLOC", "LD_PRELOAD", "PYTORCH", "CUBLAS")))
         self.log_file.write(f"=== [{result.mode}] {settings} {' '.join(result.command)}\n"
                             f"=== status {result.status}, {result.seconds:.2f} s\n"
-                            f"--- stdout\n{result.out[-20000:]}\n--- stderr\n{result.err[-20000:]}\n")
+                            f"--- stdout\n{result.out[-20000:]}\n"
+                            f"--- stderr\n{result.err[-20000:]}\n")
         self.log_file.flush()
 
 
@@ -210,6 +212,7 @@ def table(rows, header):
     """Plain text table, columns aligned, numbers as they come."""
     cells = [list(map(str, header))] + [list(map(str, row)) for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+             for row in cells]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)

@@ -117,8 +117,8 @@ void launch_memset_graph(unsigned char* target, std::size_t bytes, cudaStream_t 
 }
 
 std::vector<Way> all_ways(Tools& t) {
-    const auto copy_h2d = driver_entry<CUresult (*)(CUdeviceptr, const void*, std::size_t)>(
-        "cuMemcpyHtoD_v2");
+    const auto copy_h2d =
+        driver_entry<CUresult (*)(CUdeviceptr, const void*, std::size_t)>("cuMemcpyHtoD_v2");
     const auto set_d8 =
         driver_entry<CUresult (*)(CUdeviceptr, unsigned char, std::size_t)>("cuMemsetD8_v2");
     const auto copy = driver_entry<CUresult (*)(CUdeviceptr, CUdeviceptr, std::size_t)>("cuMemcpy");
@@ -140,9 +140,9 @@ std::vector<Way> all_ways(Tools& t) {
          [](unsigned char* p, std::size_t n) { check(cudaMemset(p, kAfter, n), "cudaMemset"); }},
         {"cudaMemcpy2D pageable",
          [&t](unsigned char* p, std::size_t n) {
-             check(cudaMemcpy2D(p, n / 4, t.pageable.data(), n / 4, n / 4, 4,
-                                cudaMemcpyHostToDevice),
-                   "cudaMemcpy2D");
+             check(
+                 cudaMemcpy2D(p, n / 4, t.pageable.data(), n / 4, n / 4, 4, cudaMemcpyHostToDevice),
+                 "cudaMemcpy2D");
          }},
         {"cuMemcpyHtoD",
          [&t, copy_h2d, address](unsigned char* p, std::size_t n) {
@@ -232,7 +232,8 @@ int main() {
     // Once through everything on a buffer of its own: kernels loaded, streams known.
     unsigned char* scratch = nullptr;
     check(cudaMalloc(&scratch, sizes.back()), "cudaMalloc");
-    for (const Way& way : ways) way.write(scratch, sizes.front());
+    for (const Way& way : ways)
+        way.write(scratch, sizes.front());
     read_late<<<1, 32, 0, reader>>>(scratch, 0, 0, wrong);
     check(cudaDeviceSynchronize(), "warm up");
 
@@ -270,12 +271,13 @@ int main() {
                 }
             }
             check(cudaFree(again), "cudaFree");
-            for (unsigned char* other : passed) check(cudaFree(other), "cudaFree");
+            for (unsigned char* other : passed)
+                check(cudaFree(other), "cudaFree");
             check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
         }
     }
     std::printf("%d cases, %d corrupted\n", cases, corrupted);
-    std::fprintf(stderr, "gpu-late: {\"cases\": %d, \"reused\": %d, \"corrupted\": %d}\n", cases, reused,
-                 corrupted);
+    std::fprintf(stderr, "gpu-late: {\"cases\": %d, \"reused\": %d, \"corrupted\": %d}\n", cases,
+                 reused, corrupted);
     return corrupted == 0 ? 0 : 1;
 }

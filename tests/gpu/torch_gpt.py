@@ -18,6 +18,7 @@ import time
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch  # noqa: E402
+import torch.utils.deterministic  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -115,7 +116,7 @@ def main():
     report = {"unit": "ms/step", "median": settled[len(settled) // 2] * 1e3,
               "min": settled[0] * 1e3, "first": times[0] * 1e3, "own_cache": cached}
     if cached:
-        report["torch_peak_reserved"] = torch.cuda.memory_stats()["reserved_bytes.all.peak"]
+        report["torch_peak_reserved"] = torch.cuda.max_memory_reserved()
     print("gpu-time: " + json.dumps(report), file=sys.stderr)
     return 0
 
