@@ -1,0 +1,220 @@
+// The way of a hit and of a free. What happens on a miss is in device_pool_miss.cpp, growth and
+// release in device_pool_grow.cpp.
+#include "core/device_pool.h"
+
+#include <chrono>
+
+namespace cachealloc {
+
+DevicePool::DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source, StreamOrder& order,
+                       OrderLevel level, const Options& options)
+    : options_(options), source_(source), cache_(arena, options.cache_bytes()),
+      heap_(map, arena, *this, options.max_split_bytes()), fences_(order, level) {}
+
+PoolResult DevicePool::allocate(std::uint64_t bytes) {
+    const std::uint64_t rounded = rounded_size(bytes, options_.roundup_power2_divisions);
+    const Request request{bytes, rounded, bins_.bin(rounded), cache_.mine()};
+    if (special_.load(std::memory_order_acquire) != 0) return allocate_special(request);
+    if (request.bin != BinIndex::kNone) {
+        if (Block* const block = cache_.take(request.bin, request.mine)) {
+            return hand_out(block, request);
+        }
+    }
+    return allocate_slow(request);
+}
+
+PoolResult DevicePool::hand_out(Block* block, const Request& request) {
+    const DeviceAddress address = block->address;
+    block->bin = request.bin;
+    ++block->generation;
+    block->requested.store(request.bytes, std::memory_order_relaxed);
+    request.mine.add(Counter::allocations, 1);
+    request.mine.add(Counter::allocated_bytes, block->size);
+    request.mine.add(Counter::allocated_requested, request.bytes);
+    live_.add(request.mine, block->size);
+    block->state.store(BlockState::live, std::memory_order_release);
+    return {PoolStatus::done, address, 0};
+}
+
+/// Makes the caller the block's owner, unless it is not live (a double free) or, recycled since the
+/// look-up, lives somewhere else by now.
+bool DevicePool::take_live(Block* block, DeviceAddress address) {
+    BlockState expected = BlockState::live;
+    if (!block->state.compare_exchange_strong(expected, BlockState::freeing,
+                                              std::memory_order_acq_rel)) {
+        return false;
+    }
+    if (block->address == address) return true;
+    block->state.store(BlockState::live, std::memory_order_release);
+    return false;
+}
+
+void DevicePool::count_free(const Block* block, ThreadCache& mine) {
+    mine.add(Counter::frees, 1);
+    mine.add(Counter::freed_bytes, block->size);
+    mine.add(Counter::freed_requested, block->requested.load(std::memory_order_relaxed));
+    live_.subtract(mine, block->size);
+}
+
+/// Puts a settled block where the next request of its size finds it.
+void DevicePool::keep(Block* block, ThreadCache& mine) {
+    if (Block* const surplus = cache_.put(block, mine)) heap_.put(surplus);
+}
+
+/// A free that could not be ordered did not happen, as natively.
+PoolResult DevicePool::keep_live(Block* block, OrderResult result) {
+    if (result.status == OrderStatus::lost) special_.fetch_or(kLost, std::memory_order_release);
+    block->state.store(BlockState::live, std::memory_order_release);
+    return {PoolStatus::failed, 0, result.native};
+}
+
+PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) {
+    const Stamp stamp = fences_.stamp();
+    if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
+    ThreadCache& mine = cache_.mine();
+    if (fences_.level() != OrderLevel::ordered && rule_on(Rule::fence)) {
+        return settle_freed(block, kind, stamp, mine);
+    }
+    count_free(block, mine);
+    keep(block, mine);
+    return {};
+}
+
+PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine) {
+    block->stamp = stamp;
+    block->barrier_counts = kind == FreeKind::waits;
+    const bool waits = kind == FreeKind::waits;
+    if (waits && fences_.level() == OrderLevel::wait) {
+        const OrderResult result = fences_.synchronize();
+        if (!result.done()) return keep_live(block, result);
+        count(slow_.host_waits);
+        count_free(block, mine);
+        keep(block, mine);
+        return {};
+    }
+    const OrderResult result = fences_.level() == OrderLevel::wait
+                                   ? OrderResult{OrderStatus::refused, 0}
+                                   : fences_.fence(waits);
+    if (result.status == OrderStatus::refused) {
+        block->state.store(BlockState::live, std::memory_order_release);
+        return set_aside(block, block->address);
+    }
+    if (!result.done()) return keep_live(block, result);
+    count(slow_.fences);
+    if (waits && options_.free_mode == FreeMode::sync) {
+        const OrderResult waited = timed_host_wait(stamp);
+        if (!waited.done()) return keep_live(block, waited);
+        count_free(block, mine);
+        keep(block, mine);
+        return {};
+    }
+    count_free(block, mine);
+    (waits ? limbo_ : polled_).push(block);
+    return {};
+}
+
+OrderResult DevicePool::timed_host_wait(Stamp stamp) {
+    if (fences_.finished(stamp)) return {};
+    count(slow_.host_waits);
+    const auto start = std::chrono::steady_clock::now();
+    const OrderResult result = fences_.host_wait(stamp);
+    const auto spent = std::chrono::steady_clock::now() - start;
+    count(slow_.host_wait_ns,
+          static_cast<std::uint64_t>(
+              std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
+    return result;
+}
+
+PoolResult DevicePool::set_aside(Block* block, DeviceAddress address) {
+    if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
+    count(slow_.set_aside);
+    count_free(block, cache_.mine());
+    block->barrier_counts = false;
+    block->state.store(BlockState::aside, std::memory_order_relaxed);
+    const std::lock_guard lock(aside_mutex_);
+    block->link = aside_;
+    aside_ = block;
+    return {};
+}
+
+void DevicePool::captures_ended() {
+    Block* chain = nullptr;
+    {
+        const std::lock_guard lock(aside_mutex_);
+        chain = aside_;
+        aside_ = nullptr;
+    }
+    if (chain == nullptr) return;
+    const Stamp stamp = fences_.stamp();
+    const bool fenced = fences_.level() == OrderLevel::wait ? fences_.synchronize().done()
+                                                            : fences_.fence(false).done();
+    while (chain != nullptr) {
+        Block* const block = chain;
+        chain = block->link;
+        block->stamp = stamp;
+        if (fenced) {
+            polled_.push(block);
+            continue;
+        }
+        const std::lock_guard lock(aside_mutex_); // another capture began: try again after it
+        block->link = aside_;
+        aside_ = block;
+    }
+}
+
+void DevicePool::enter_finished(bool may_wait) {
+    if (fences_.level() >= OrderLevel::finished) return;
+    fences_.lower(OrderLevel::finished);
+    if (!rule_on(Rule::transition_sync)) return;
+    if (may_wait && fences_.synchronize().done()) return;
+    hold_.store(fences_.stamp(), std::memory_order_release);
+    special_.fetch_or(kHold, std::memory_order_acq_rel);
+    fences_.fence(false);
+}
+
+PoolResult DevicePool::await_finished() {
+    const OrderResult result = fences_.synchronize();
+    if (result.done()) return {};
+    return {PoolStatus::failed, 0, result.native};
+}
+
+void DevicePool::kill() { heap_.hide_all(); }
+
+void DevicePool::revive() { heap_.show_all(); }
+
+PoolStatistics DevicePool::statistics() const {
+    const auto relaxed = [](const std::atomic<std::uint64_t>& value) {
+        return value.load(std::memory_order_relaxed);
+    };
+    const Heap::Totals heap = heap_.totals();
+    PoolStatistics all;
+    all.frees = cache_.total(Counter::frees);
+    all.allocations = cache_.total(Counter::allocations);
+    const std::uint64_t freed = cache_.total(Counter::freed_bytes);
+    all.allocated_bytes = cache_.total(Counter::allocated_bytes) - freed;
+    const std::uint64_t freed_requested = cache_.total(Counter::freed_requested);
+    all.requested_bytes = cache_.total(Counter::allocated_requested) - freed_requested;
+    all.allocated_bytes_peak = static_cast<std::uint64_t>(live_.peak());
+    all.reserved_bytes = heap.reserved;
+    all.reserved_bytes_peak = heap.reserved_peak;
+    all.cached_bytes = heap.reserved - all.allocated_bytes;
+    all.largest_free_bytes = heap.largest_free;
+    all.segments = heap.segments;
+    all.splits = heap.splits;
+    all.shared_hits = cache_.total(Counter::shared_hits);
+    all.limbo_hits = relaxed(slow_.limbo_hits);
+    all.tree_hits = relaxed(slow_.tree_hits);
+    all.segment_allocs = relaxed(slow_.segment_allocs);
+    all.segment_frees = relaxed(slow_.segment_frees);
+    all.thread_hits = all.allocations - all.shared_hits - all.limbo_hits - all.tree_hits -
+                      all.segment_allocs;
+    all.fences = relaxed(slow_.fences);
+    all.barriers = relaxed(slow_.barriers);
+    all.host_waits = relaxed(slow_.host_waits);
+    all.host_wait_ns = relaxed(slow_.host_wait_ns);
+    all.set_aside = relaxed(slow_.set_aside);
+    all.out_of_memory = relaxed(slow_.oom);
+    return all;
+}
+
+} // namespace cachealloc

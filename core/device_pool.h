@@ -1,0 +1,182 @@
+#pragma once
+
+#include "core/options.h"
+#include "core/order/fences.h"
+#include "core/pool/exact_cache.h"
+#include "core/pool/heap.h"
+#include "core/pool/limbo.h"
+#include "core/pool/live_bytes.h"
+#include "core/pool/memory_source.h"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace cachealloc {
+
+enum class PoolStatus {
+    done,
+    pass_through,  ///< the pool serves nothing now (or never this size): ask the driver itself
+    out_of_memory, ///< everything that could be given back was; ask the driver for the last word
+    not_live,      ///< the address is the pool's, but no live block starts there
+    failed,        ///< the native code is in PoolResult::native; nothing was changed
+};
+
+struct PoolResult {
+    PoolStatus status = PoolStatus::done;
+    DeviceAddress address = 0;
+    int native = 0;
+};
+
+/// Whether the native counterpart of a free waits for the context's earlier work. Only such frees
+/// give the right to make later work wait for it.
+enum class FreeKind { waits, does_not_wait };
+
+/// What a pool has done so far. Current values are exact when no call is running.
+struct PoolStatistics {
+    std::uint64_t allocations = 0;
+    std::uint64_t frees = 0;
+    std::uint64_t allocated_bytes = 0; ///< of live blocks, as rounded
+    std::uint64_t allocated_bytes_peak = 0;
+    std::uint64_t requested_bytes = 0; ///< of live blocks, as asked for
+    std::uint64_t reserved_bytes = 0;
+    std::uint64_t reserved_bytes_peak = 0;
+    std::uint64_t cached_bytes = 0; ///< reserved and not allocated
+    std::uint64_t largest_free_bytes = 0;
+    std::uint64_t segments = 0;
+    std::uint64_t thread_hits = 0; ///< allocations by where they were served
+    std::uint64_t shared_hits = 0;
+    std::uint64_t limbo_hits = 0;
+    std::uint64_t tree_hits = 0;
+    std::uint64_t segment_allocs = 0;
+    std::uint64_t segment_frees = 0;
+    std::uint64_t splits = 0;
+    std::uint64_t fences = 0;
+    std::uint64_t barriers = 0;
+    std::uint64_t host_waits = 0;
+    std::uint64_t host_wait_ns = 0;
+    std::uint64_t set_aside = 0;
+    std::uint64_t out_of_memory = 0;
+};
+
+/// One context's pool: exact-size caches in front, a best-fit heap behind, limbo for what is freed
+/// but perhaps still used, and the order that makes reuse safe.
+///
+/// Invariant: a block is handed out only when everything that used it before has finished, or when
+/// everything submitted from then on waits for that (see Fences for when which of the two is asked).
+///
+/// Thread-safe. A hit takes no lock, makes no system call, allocates nothing and calls no driver; a
+/// free makes one StreamOrder::record() except at level `ordered`. Nothing throws.
+class DevicePool {
+  public:
+    /// All references must outlive the pool.
+    DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source, StreamOrder& order,
+               OrderLevel level, const Options& options);
+
+    /// `bytes` of device memory, at least 1. Returns done, pass_through, out_of_memory or failed.
+    PoolResult allocate(std::uint64_t bytes);
+
+    /// Frees `block`, which AddressMap::find(address) just named. Returns done, not_live or failed
+    /// (the block stays live then, as natively).
+    PoolResult free(Block* block, DeviceAddress address, FreeKind kind);
+
+    /// Frees `block` beside an open capture: nothing may be recorded, so it is set aside until
+    /// captures_ended(). Returns done or not_live.
+    PoolResult set_aside(Block* block, DeviceAddress address);
+
+    /// No capture is open any more: what was set aside shares one fence and is only polled.
+    void captures_ended();
+
+    /// Steps down to level `finished`, before the call that makes it necessary goes on. With
+    /// `may_wait` the context is waited for; else nothing cached is handed out until all work so far
+    /// has finished.
+    void enter_finished(bool may_wait);
+
+    /// Gives everything back that is free and settled, without waiting for fences. Returns bytes.
+    std::uint64_t trim();
+
+    /// The context is ending: its addresses become unknown. revive() undoes that when it lived on.
+    void kill();
+    void revive();
+
+    /// Waits until all work that used the memory of `block` before has finished (a writer that no
+    /// barrier holds up is about to be told its address). Returns done or failed.
+    PoolResult await_finished();
+
+    /// Bytes that a program may count as free on top of what the driver says. O(blocks).
+    std::uint64_t wholly_free_bytes() const { return heap_.totals().wholly_free; }
+
+    PoolStatistics statistics() const;
+    Fences& fences() { return fences_; }
+    MemorySource& source() { return source_; }
+
+  private:
+    /// Reasons to leave the fast path; bits of special_.
+    enum Special : std::uint32_t {
+        kLost = 1, ///< the context is dead after a fault: the driver answers everything
+        kHold = 2, ///< nothing cached is handed out until hold_ has finished
+    };
+
+    struct SlowCounters {
+        std::atomic<std::uint64_t> limbo_hits, tree_hits, segment_allocs, segment_frees;
+        std::atomic<std::uint64_t> fences, barriers, host_waits, host_wait_ns, set_aside, oom;
+    };
+    static void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
+        counter.fetch_add(by, std::memory_order_relaxed);
+    }
+
+    struct Request {
+        std::uint64_t bytes;   ///< as asked for
+        std::uint64_t rounded; ///< as cut
+        std::uint32_t bin;
+        ThreadCache& mine;
+    };
+
+    PoolResult hand_out(Block* block, const Request& request);
+    bool take_live(Block* block, DeviceAddress address);
+    PoolResult settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine);
+    void keep(Block* block, ThreadCache& mine);
+    void count_free(const Block* block, ThreadCache& mine);
+    PoolResult keep_live(Block* block, OrderResult result);
+    OrderResult timed_host_wait(Stamp stamp);
+
+    // device_pool_miss.cpp: what happens when the caches have nothing
+    PoolResult allocate_slow(const Request& request);
+    PoolResult allocate_special(const Request& request);
+    Block* find_settled(const Request& request);
+    Block* settle_and_find(const Request& request);
+    Block* drain_and_find(const Request& request);
+    Block* flush_and_find(const Request& request);
+    bool settle_oldest(std::uint32_t bin);
+    bool settled(const Block* block) const {
+        return fences_.settled(block->stamp, block->barrier_counts);
+    }
+    bool barrier_is_free() const;
+
+    // device_pool_grow.cpp: the driver, growth and release
+    enum class Growth { done, no_room, impossible };
+    Growth grow(const Request& request, Block** block);
+    std::uint64_t segment_bytes(const Request& request) const;
+    bool within_slack(const Request& request) const;
+    Block* make_room(const Request& request, bool& impossible);
+    std::uint64_t release_segment(std::uint64_t at_least);
+    void flush_to_heap();
+
+    const Options options_;
+    MemorySource& source_;
+    BinIndex bins_;
+    ExactCache cache_;
+    Heap heap_;
+    Limbo limbo_;  ///< freed with a fence that may also be waited for
+    Limbo polled_; ///< freed with a fence that is only polled
+    Fences fences_;
+    LiveBytes live_;
+    std::atomic<std::uint32_t> special_{0};
+    std::atomic<Stamp> hold_{0};
+    std::mutex growth_token_;
+    std::mutex aside_mutex_;
+    Block* aside_ = nullptr;
+    SlowCounters slow_{};
+};
+
+} // namespace cachealloc

@@ -1,0 +1,127 @@
+// Growth from the memory source, and what happens when it has nothing left.
+#include "core/device_pool.h"
+
+#include <algorithm>
+
+namespace cachealloc {
+
+namespace {
+
+constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t to) {
+    return (bytes + to - 1) / to * to;
+}
+
+} // namespace
+
+/// Small requests share segments of one granule. Large segments are sized to the request at first
+/// (a program that allocates one 2 MiB block should not see 20 MiB gone) and grow with the pool up
+/// to 20 MiB, so that a program with many blocks of a few MiB makes few driver calls.
+std::uint64_t DevicePool::segment_bytes(const Request& request) const {
+    if (is_small(request.rounded)) return kGranule;
+    const std::uint64_t exact = round_up(request.rounded, kGranule);
+    const std::uint64_t shared = std::min(round_up(heap_.reserved() / 8, kGranule), 20 * kMiB);
+    return request.rounded < 10 * kMiB ? std::max(exact, shared) : exact;
+}
+
+/// Room to grow before order is looked for: what is held beyond the peak of live bytes.
+bool DevicePool::within_slack(const Request& request) const {
+    const auto peak = static_cast<std::uint64_t>(live_.peak());
+    return heap_.reserved() + segment_bytes(request) <= peak + options_.slack_bytes(peak);
+}
+
+/// One thread at a time grows a pool; those that waited look into the heap again before they do.
+/// Nothing under this lock waits for the device.
+DevicePool::Growth DevicePool::grow(const Request& request, Block** block) {
+    const std::lock_guard token(growth_token_);
+    const bool hold = (special_.load(std::memory_order_acquire) & kHold) != 0;
+    *block = hold ? nullptr : heap_.take(request.rounded);
+    if (*block != nullptr) {
+        count(slow_.tree_hits);
+        return Growth::done;
+    }
+    std::uint64_t bytes = segment_bytes(request);
+    SourceResult result = source_.allocate(bytes);
+    const std::uint64_t least = round_up(request.rounded, kGranule);
+    if (result.status == SourceStatus::out_of_memory && bytes > least) {
+        bytes = least;
+        result = source_.allocate(bytes);
+    }
+    if (result.status == SourceStatus::out_of_memory) return Growth::no_room;
+    if (result.status == SourceStatus::failed) return Growth::impossible;
+    if (result.address % kGranule == 0) {
+        *block = heap_.add_segment(result.address, bytes, is_small(request.rounded),
+                                   request.rounded);
+    }
+    if (*block == nullptr) { // an address that others may share, or no host memory: not for us
+        source_.release(result.address, bytes);
+        return Growth::impossible;
+    }
+    count(slow_.segment_allocs);
+    return Growth::done;
+}
+
+/// Gives back the coldest settled segment of at least that size. Returns its bytes, 0 if none.
+std::uint64_t DevicePool::release_segment(std::uint64_t at_least) {
+    Segment* const segment = heap_.take_coldest(at_least);
+    if (segment == nullptr) return 0;
+    const std::uint64_t bytes = segment->size;
+    if (source_.release(segment->base, bytes).status != SourceStatus::done) {
+        heap_.restore(segment);
+        return 0;
+    }
+    heap_.retire(segment);
+    count(slow_.segment_frees);
+    return bytes;
+}
+
+/// The driver has no room. Gives back cold segments until the request fits; then waits for what is
+/// in limbo; then gives back everything that is free.
+Block* DevicePool::make_room(const Request& request, bool& impossible) {
+    const std::uint64_t wanted = segment_bytes(request);
+    Block* block = nullptr;
+    const auto try_again = [&] {
+        const Growth growth = grow(request, &block);
+        impossible = growth == Growth::impossible;
+        return growth != Growth::no_room;
+    };
+    const auto release_enough = [&] {
+        std::uint64_t released = release_segment(wanted);
+        while (released < wanted) {
+            const std::uint64_t more = release_segment(0);
+            if (more == 0) break;
+            released += more;
+        }
+        return released != 0;
+    };
+    flush_to_heap();
+    if (release_enough() && try_again()) return block;
+    while (limbo_.head(Limbo::kAny).found) {
+        if (!timed_host_wait(limbo_.head(Limbo::kAny).stamp).done()) break;
+        block = drain_and_find(request);
+        if (block != nullptr) return block;
+    }
+    flush_to_heap();
+    block = heap_.take(request.rounded);
+    if (block != nullptr) {
+        count(slow_.tree_hits);
+        return block;
+    }
+    while (release_segment(0) != 0) {
+        if (try_again()) return block;
+    }
+    try_again();
+    return block;
+}
+
+std::uint64_t DevicePool::trim() {
+    const auto is_settled = [this](const Block* block) { return settled(block); };
+    fences_.poll();
+    heap_.put_chain(limbo_.drain(is_settled));
+    heap_.put_chain(polled_.drain(is_settled));
+    flush_to_heap();
+    std::uint64_t released = 0;
+    while (const std::uint64_t bytes = release_segment(0)) released += bytes;
+    return released;
+}
+
+} // namespace cachealloc

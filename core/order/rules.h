@@ -1,0 +1,32 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace cachealloc {
+
+/// The rules that make reuse safe, each of which a test switches off to prove that its own oracle
+/// sees the damage. Only builds with CACHEALLOC_TEST_SWITCHES can switch one off.
+enum class Rule : std::uint32_t {
+    fence,           ///< a freed block waits for a fence taken at its free
+    numbering,       ///< an event settles only stamps read before its number was taken
+    barrier,         ///< an unfinished block is handed out only behind a wait on the device
+    finished_level,  ///< at level `finished` a barrier settles nothing
+    finished_only,   ///< blocks of frees that natively do not wait are reused only when finished
+    capture_aside,   ///< beside an open capture the pool serves nothing and records nothing
+    transition_sync, ///< the step down to `finished` waits for what was handed out before it
+};
+
+#ifdef CACHEALLOC_TEST_SWITCHES
+/// One bit per Rule, set = switched off.
+inline std::atomic<std::uint32_t> g_rules_off{0};
+
+inline bool rule_on(Rule rule) {
+    return (g_rules_off.load(std::memory_order_relaxed) &
+            (1U << static_cast<std::uint32_t>(rule))) == 0;
+}
+#else
+constexpr bool rule_on(Rule) { return true; }
+#endif
+
+} // namespace cachealloc

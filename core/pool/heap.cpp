@@ -1,0 +1,250 @@
+#include "core/pool/heap.h"
+
+#include "core/pool/host_pages.h"
+#include "core/pool/size_rules.h"
+
+#include <algorithm>
+#include <new>
+
+namespace cachealloc {
+
+Block* Heap::take(std::uint64_t size) {
+    const std::lock_guard lock(mutex_);
+    Block* const block = (is_small(size) ? small_ : large_).best_fit(size);
+    if (block == nullptr) return nullptr;
+    if (block->size >= max_split_ &&
+        (size < max_split_ || block->size >= size + kMaxUnsplitWaste)) {
+        return nullptr; // blocks rise in size from here: none fits better
+    }
+    remove_free(block);
+    return cut(block, size);
+}
+
+/// Makes `block`, which is in no tree, the caller's, leaving behind what is worth keeping.
+Block* Heap::cut(Block* block, std::uint64_t size) {
+    block->state.store(BlockState::freeing, std::memory_order_relaxed);
+    const std::uint64_t rest = block->size - size;
+    if (rest < smallest_remainder(block->segment->small) || block->size >= max_split_) return block;
+    Block* const remainder = arena_.make();
+    if (remainder == nullptr) return block;
+    remainder->address = block->address + size;
+    remainder->size = rest;
+    remainder->segment = block->segment;
+    remainder->state.store(BlockState::freeing, std::memory_order_relaxed);
+    if (!map_.set_start(remainder)) {
+        arena_.recycle(remainder);
+        return block;
+    }
+    remainder->previous = block;
+    remainder->next = block->next;
+    if (block->next != nullptr) block->next->previous = remainder;
+    block->next = remainder;
+    block->size = size;
+    ++splits_;
+    add_free(remainder);
+    return block;
+}
+
+void Heap::put(Block* block) {
+    const std::lock_guard lock(mutex_);
+    put_locked(block);
+}
+
+void Heap::put_chain(Block* chain) {
+    if (chain == nullptr) return;
+    const std::lock_guard lock(mutex_);
+    while (chain != nullptr) {
+        Block* const block = chain;
+        chain = block->link;
+        block->link = nullptr;
+        put_locked(block);
+    }
+}
+
+void Heap::put_locked(Block* block) {
+    const auto is_free = [](const Block* other) {
+        return other != nullptr &&
+               other->state.load(std::memory_order_relaxed) == BlockState::free;
+    };
+    if (is_free(block->next)) {
+        remove_free(block->next);
+        absorb_next(block);
+    }
+    if (is_free(block->previous)) {
+        block = block->previous;
+        remove_free(block);
+        absorb_next(block);
+    }
+    add_free(block);
+}
+
+void Heap::absorb_next(Block* block) {
+    Block* const gone = block->next;
+    map_.clear_start(gone->address);
+    block->size += gone->size;
+    block->next = gone->next;
+    if (gone->next != nullptr) gone->next->previous = block;
+    arena_.recycle(gone);
+}
+
+void Heap::add_free(Block* block) {
+    block->barrier_counts = true;
+    block->state.store(BlockState::free, std::memory_order_relaxed);
+    free_in_tree_ += block->size;
+    tree(*block->segment).insert(block);
+    if (block->size == block->segment->size && !block->segment->exported) {
+        link_warmest(block->segment);
+    }
+}
+
+void Heap::remove_free(Block* block) {
+    free_in_tree_ -= block->size;
+    tree(*block->segment).erase(block);
+    if (block->segment->in_cold_list) unlink_cold(block->segment);
+}
+
+Segment* Heap::make_segment() {
+    if (spare_segments_ == nullptr) {
+        constexpr std::size_t kPiece = 64 * kKiB;
+        auto* const memory = static_cast<std::byte*>(map_host_pages(kPiece));
+        if (memory == nullptr) return nullptr;
+        for (std::size_t at = 0; at + sizeof(Segment) <= kPiece; at += sizeof(Segment)) {
+            auto* const segment = new (memory + at) Segment();
+            segment->next = spare_segments_;
+            spare_segments_ = segment;
+        }
+    }
+    Segment* const segment = spare_segments_;
+    spare_segments_ = segment->next;
+    *segment = Segment();
+    return segment;
+}
+
+Block* Heap::add_segment(DeviceAddress base, std::uint64_t bytes, bool small, std::uint64_t size) {
+    const std::lock_guard lock(mutex_);
+    Segment* const segment = make_segment();
+    Block* const block = segment != nullptr ? arena_.make() : nullptr;
+    if (block == nullptr) {
+        if (segment != nullptr) {
+            segment->next = spare_segments_;
+            spare_segments_ = segment;
+        }
+        return nullptr;
+    }
+    segment->base = base;
+    segment->size = bytes;
+    segment->pool = &owner_;
+    segment->small = small;
+    segment->first = block;
+    block->address = base;
+    block->size = bytes;
+    block->segment = segment;
+    block->state.store(BlockState::freeing, std::memory_order_relaxed);
+    if (!map_.insert(*segment) || !map_.set_start(block)) {
+        map_.hide(*segment);
+        arena_.recycle(block);
+        segment->next = spare_segments_;
+        spare_segments_ = segment;
+        return nullptr;
+    }
+    link_segment(segment);
+    return cut(block, size);
+}
+
+void Heap::link_segment(Segment* segment) {
+    segment->previous = nullptr;
+    segment->next = segments_;
+    if (segments_ != nullptr) segments_->previous = segment;
+    segments_ = segment;
+    ++segment_count_;
+    const std::uint64_t now = reserved_.load(std::memory_order_relaxed) + segment->size;
+    reserved_.store(now, std::memory_order_relaxed);
+    reserved_peak_.store(std::max(now, reserved_peak_.load(std::memory_order_relaxed)),
+                         std::memory_order_relaxed);
+}
+
+void Heap::unlink_segment(Segment* segment) {
+    (segment->previous != nullptr ? segment->previous->next : segments_) = segment->next;
+    if (segment->next != nullptr) segment->next->previous = segment->previous;
+    segment->previous = segment->next = nullptr;
+    --segment_count_;
+    reserved_.store(reserved_.load(std::memory_order_relaxed) - segment->size,
+                    std::memory_order_relaxed);
+}
+
+void Heap::link_warmest(Segment* segment) {
+    segment->in_cold_list = true;
+    segment->warmer = nullptr;
+    segment->colder = warmest_;
+    (warmest_ != nullptr ? warmest_->warmer : coldest_) = segment;
+    warmest_ = segment;
+}
+
+void Heap::unlink_cold(Segment* segment) {
+    (segment->colder != nullptr ? segment->colder->warmer : coldest_) = segment->warmer;
+    (segment->warmer != nullptr ? segment->warmer->colder : warmest_) = segment->colder;
+    segment->colder = segment->warmer = nullptr;
+    segment->in_cold_list = false;
+}
+
+Segment* Heap::take_coldest(std::uint64_t at_least) {
+    const std::lock_guard lock(mutex_);
+    Segment* segment = coldest_;
+    while (segment != nullptr && segment->size < at_least) segment = segment->warmer;
+    if (segment == nullptr) return nullptr;
+    remove_free(segment->first);
+    segment->first->state.store(BlockState::freeing, std::memory_order_relaxed);
+    unlink_segment(segment);
+    map_.hide(*segment);
+    return segment;
+}
+
+void Heap::retire(Segment* segment) {
+    const std::lock_guard lock(mutex_);
+    map_.clear_start(segment->base);
+    arena_.recycle(segment->first);
+    segment->next = spare_segments_;
+    spare_segments_ = segment;
+}
+
+void Heap::restore(Segment* segment) {
+    const std::lock_guard lock(mutex_);
+    map_.insert(*segment);
+    link_segment(segment);
+    add_free(segment->first);
+}
+
+void Heap::hide_all() {
+    const std::lock_guard lock(mutex_);
+    for (Segment* at = segments_; at != nullptr; at = at->next) map_.hide(*at);
+}
+
+void Heap::show_all() {
+    const std::lock_guard lock(mutex_);
+    for (Segment* at = segments_; at != nullptr; at = at->next) map_.insert(*at);
+}
+
+Heap::Totals Heap::totals() const {
+    const std::lock_guard lock(mutex_);
+    Totals totals;
+    totals.reserved = reserved();
+    totals.reserved_peak = reserved_peak();
+    totals.free_in_tree = free_in_tree_;
+    totals.segments = segment_count_;
+    totals.splits = splits_;
+    for (const BestFitTree* tree : {&small_, &large_}) {
+        if (const Block* const block = tree->largest()) {
+            totals.largest_free = std::max(totals.largest_free, block->size);
+        }
+    }
+    for (const Segment* at = segments_; at != nullptr; at = at->next) {
+        bool live = at->exported;
+        for (const Block* block = at->first; block != nullptr && !live; block = block->next) {
+            live = block->state.load(std::memory_order_relaxed) == BlockState::live;
+        }
+        if (!live) totals.wholly_free += at->size;
+    }
+    return totals;
+}
+
+} // namespace cachealloc

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "core/pool/address_map.h"
+#include "core/pool/best_fit_tree.h"
+#include "core/pool/block_arena.h"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace cachealloc {
+
+/// The pool's back: segments, their blocks in address order, and the free ones in two best-fit trees
+/// (small and large requests live in segments of their own).
+///
+/// Invariant: under the lock, each segment is wholly covered by its blocks, no two neighbours are
+/// both `free`, every `free` block is in its tree, and every wholly free segment is in the cold list
+/// in the order in which it became so. Only settled blocks are ever put in.
+///
+/// Thread-safe; one lock, never held across a driver call.
+class Heap {
+  public:
+    /// `map` and `arena` must outlive the heap; `owner` is noted in every segment. Blocks of
+    /// `max_split` bytes or more are never split, and serve only requests of that size (as PyTorch's
+    /// max_split_size_mb).
+    Heap(AddressMap& map, BlockArena& arena, DevicePool& owner, std::uint64_t max_split)
+        : map_(map), arena_(arena), owner_(owner), max_split_(max_split) {}
+
+    /// Cuts a block of `size` bytes out of the smallest free block that fits (lowest address among
+    /// equals). Null if none fits. The caller owns the result. O(log n).
+    Block* take(std::uint64_t size);
+
+    /// Puts a settled block back and merges it with free neighbours. O(log n).
+    void put(Block* block);
+
+    /// The same for a chain through Block::link, under one lock.
+    void put_chain(Block* chain);
+
+    /// Adds a segment that the memory source just returned and cuts a block of `size` bytes from it
+    /// for the caller. `small` says which requests it serves. Null if the host has no memory for
+    /// descriptors; the caller gives the memory back then.
+    Block* add_segment(DeviceAddress base, std::uint64_t bytes, bool small, std::uint64_t size);
+
+    /// Takes the wholly free segment that has been so for longest out of the heap and hides it from
+    /// the address map, so that its memory can be given back. With `at_least`, the coldest one that
+    /// has that many bytes. Null if there is none. Exported segments are never taken.
+    Segment* take_coldest(std::uint64_t at_least);
+
+    /// Forgets a segment from take_coldest() whose memory was given back.
+    void retire(Segment* segment);
+
+    /// Undoes take_coldest() when the memory could not be given back.
+    void restore(Segment* segment);
+
+    /// Hides every segment (its context is ending), or shows them again.
+    void hide_all();
+    void show_all();
+
+    struct Totals {
+        std::uint64_t reserved = 0;       ///< bytes of all segments
+        std::uint64_t free_in_tree = 0;   ///< settled free bytes
+        std::uint64_t largest_free = 0;   ///< the largest settled free block
+        std::uint64_t wholly_free = 0;    ///< bytes of segments without a live block, settled or not
+        std::uint64_t segments = 0;
+        std::uint64_t splits = 0;         ///< times a block was cut in two
+        std::uint64_t reserved_peak = 0;
+    };
+    /// O(blocks).
+    Totals totals() const;
+
+    std::uint64_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
+    std::uint64_t reserved_peak() const { return reserved_peak_.load(std::memory_order_relaxed); }
+
+  private:
+    /// How much larger than the request a block may be that must not be split (PyTorch's default of
+    /// max_non_split_rounding_mb).
+    static constexpr std::uint64_t kMaxUnsplitWaste = 20 * kMiB;
+
+    BestFitTree& tree(const Segment& segment) { return segment.small ? small_ : large_; }
+    Block* cut(Block* block, std::uint64_t size);
+    void put_locked(Block* block);
+    void add_free(Block* block);
+    void remove_free(Block* block);
+    void absorb_next(Block* block);
+    void link_segment(Segment* segment);
+    void unlink_segment(Segment* segment);
+    void link_warmest(Segment* segment);
+    void unlink_cold(Segment* segment);
+    Segment* make_segment();
+
+    AddressMap& map_;
+    BlockArena& arena_;
+    DevicePool& owner_;
+    const std::uint64_t max_split_;
+    mutable std::mutex mutex_;
+    BestFitTree small_;
+    BestFitTree large_;
+    Segment* segments_ = nullptr;
+    Segment* coldest_ = nullptr;
+    Segment* warmest_ = nullptr;
+    Segment* spare_segments_ = nullptr;
+    std::uint64_t free_in_tree_ = 0;
+    std::uint64_t splits_ = 0;
+    std::uint64_t segment_count_ = 0;
+    std::atomic<std::uint64_t> reserved_{0};
+    std::atomic<std::uint64_t> reserved_peak_{0};
+};
+
+} // namespace cachealloc

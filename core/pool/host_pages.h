@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+
+namespace cachealloc {
+
+/// Zeroed host memory straight from the kernel, never from the application's malloc (which may be
+/// the caller, or be replaced). Pages cost nothing until touched. Null on failure. Thread-safe.
+void* map_host_pages(std::size_t bytes);
+
+/// Gives back what map_host_pages() returned for the same size.
+void unmap_host_pages(void* memory, std::size_t bytes);
+
+} // namespace cachealloc
