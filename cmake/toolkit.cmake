@@ -15,3 +15,10 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit 12.5 REQUIRED)
+
+# The loader knows where a machine's own toolkit keeps libcudart, but not of .toolkit/. As a RUNPATH
+# it comes after LD_LIBRARY_PATH, by which tests choose the simulated CUDA.
+set(installed ${CMAKE_CURRENT_SOURCE_DIR}/.toolkit/nvidia/cu13)
+if(CMAKE_CUDA_COMPILER STREQUAL "${installed}/bin/nvcc")
+    add_link_options("$<$<LINK_LANGUAGE:CUDA>:LINKER:--enable-new-dtags,-rpath,${installed}/lib>")
+endif()
