@@ -103,6 +103,10 @@ def app_case(name, *arguments, counted=False, **kwargs):
     return case
 
 
+def churn_case(name):
+    return app_case(name, "--iterations", 1000, "--json", counted=True)
+
+
 def late_reader(binary, switched_off):
     """With fences off, the kernel that reads late must see foreign bytes; with them on, none."""
     def case(harness):
@@ -198,8 +202,8 @@ CASES = {
     "late_writers_fences_off": ("tests", None, late_writers(True)),
     "late_writers": ("tests", None, late_writers(False)),
     "contract": ("tests", None, contract),
-    "churn_static": ("apps", "nvcc, static cudart (churn)", app_case("churn_static", counted=True)),
-    "churn": ("apps", "nvcc, shared cudart (churn)", app_case("churn", counted=True)),
+    "churn_static": ("apps", "nvcc, static cudart (churn)", churn_case("churn_static")),
+    "churn": ("apps", "nvcc, shared cudart (churn)", churn_case("churn")),
     "driver_app": ("apps", "-lcuda (driver_app)", app_case("driver_app", counted=True)),
     "cupy": ("python", "CuPy, pool off", python_case("cupy", "cupy_loop.py")),
     "torch_no_cache": ("python", "PyTorch training, cache off",

@@ -166,7 +166,7 @@ class Harness:
         result = Run(command, mode, status, out.decode(errors="replace"),
                      err.decode(errors="replace"), seconds)
         result.stats = tagged(result.err, "cachealloc-stats")
-        result.times = tagged(result.err, "gpu-time") or {}
+        result.times = tagged(result.err, "gpu-time") or app_times(result.err)
         self.log(result, env)
         return result
 
@@ -180,6 +180,19 @@ class Harness:
                             f"--- stdout\n{result.out[-20000:]}\n"
                             f"--- stderr\n{result.err[-20000:]}\n")
         self.log_file.flush()
+
+
+def app_times(text):
+    """The cost line that a program of tests/apps prints on stderr with --json, or {}."""
+    for line in text.splitlines():
+        if line.startswith("{") and line.endswith("}"):
+            try:
+                cost = json.loads(line)
+            except ValueError:
+                continue
+            if "total_ms" in cost:
+                return {"unit": "ms", "median": cost["total_ms"], **cost}
+    return {}
 
 
 def tagged(text, tag):
