@@ -12,7 +12,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,7 +28,7 @@ enum class OrderStart : std::uint8_t { automatic, fenced, finished, wait };
 enum class LogDetail : std::uint8_t { quiet, normal, verbose };
 
 // Divisions of each power-of-two interval that a request is rounded up to. Entry i serves sizes
-// in [2^i MiB, 2^(i+1) MiB); sizes below 1 MiB use entry 0 too, sizes from 64 GiB on entry 15.
+// in [2^i MiB, 2^(i+1) MiB); entry 0 serves smaller sizes too, entry 15 all from 32 GiB up.
 // 0 means plain rounding, else a power of two up to 64.
 using RoundupDivisions = std::array<std::uint8_t, 16>;
 
@@ -57,7 +56,7 @@ struct Options {
     LogDetail log = LogDetail::normal;
 
     // Memory the pool may hold beyond the live peak `live_peak_bytes` before it prefers reuse to
-    // growth, in bytes: the larger of `slack_mb` and `slack_percent` of the peak. Saturates.
+    // growth, in bytes: the larger of `slack_mb` and `slack_percent` of the peak.
     [[nodiscard]] std::uint64_t slack_bytes(std::uint64_t live_peak_bytes) const noexcept;
     // Byte budget of the exact-size caches.
     [[nodiscard]] std::uint64_t cache_bytes() const noexcept { return cache_mb * kMiB; }
@@ -90,8 +89,8 @@ class ParseReport {
     // if this is not 0.
     [[nodiscard]] std::size_t mistakes() const noexcept { return mistakes_; }
 
-    // Adds one line made of `parts` joined; too long a line ends in "...".
-    void add(bool mistake, std::span<const std::string_view> parts) noexcept;
+    // Adds a line; one longer than kMaxMessageBytes is cut.
+    void add(bool mistake, std::string_view line) noexcept;
 
   private:
     struct Line {
@@ -106,18 +105,20 @@ class ParseReport {
 
 // Parses `text` (`key:value,key:value,key:[k:v,k:v]`; whitespace is ignored; or the one word
 // `off`) into a full set of options. A key that comes twice: the last one counts. A value that
-// cannot be used: the default is used. Empty text: the defaults. Parsing always goes on to the
-// end. Adds its lines to `report`. No heap, no exceptions, no locale. O(length of text).
+// cannot be used: the default is used. Empty text: the defaults; empty items (`a:1,,b:2`) are
+// ignored. Parsing always goes on to the end. In a list the first entry also fills the intervals
+// below it, and `>` those above the entry before it. Adds its lines to `report`. No heap, no
+// exceptions, no locale. O(length of text).
 [[nodiscard]] Options parse_options(std::string_view text, ParseReport& report) noexcept;
 
 enum class OptionType : std::uint8_t { choice, integer, boolean, divisions };
 
-// One row of the table, for help texts and tools. The views live for ever.
+// One row of the table, for help texts and tools. `name` and `meaning` live for ever.
 struct OptionInfo {
     std::string_view name;
     OptionType type;
-    std::string_view allowed; // the values allowed, in words
     std::string_view meaning; // one line
+    std::string allowed;      // the values allowed, in words
     std::string default_text; // as a user would write it
 };
 

@@ -1,0 +1,256 @@
+#include "core/options_table.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace cachealloc {
+namespace options_detail {
+namespace {
+
+constexpr std::uint64_t kMaxMiB = 1048576; // 1 TiB: beyond any device, and no product overflows
+constexpr std::string_view kOffMeaning =
+    "Pass every call on and do nothing else. It must be the whole text.";
+
+template <auto Member>
+void store_member(Options& options, std::uint64_t value) noexcept {
+    options.*Member = static_cast<std::remove_cvref_t<decltype(options.*Member)>>(value);
+}
+
+template <auto Member>
+std::uint64_t load_member(const Options& options) noexcept {
+    return static_cast<std::uint64_t>(options.*Member);
+}
+
+template <auto Member>
+constexpr Row choice(std::string_view name, std::array<std::string_view, 4> words,
+                     std::string_view meaning) {
+    return {name,
+            OptionType::choice,
+            words,
+            0,
+            0,
+            false,
+            meaning,
+            store_member<Member>,
+            load_member<Member>};
+}
+
+template <auto Member>
+constexpr Row integer(std::string_view name, std::uint64_t min, std::uint64_t max,
+                      std::string_view meaning, bool may_be_unlimited = false) {
+    return {name,
+            OptionType::integer,
+            {},
+            min,
+            max,
+            may_be_unlimited,
+            meaning,
+            store_member<Member>,
+            load_member<Member>};
+}
+
+template <auto Member>
+constexpr Row boolean(std::string_view name, std::string_view meaning) {
+    return {name,
+            OptionType::boolean,
+            {},
+            0,
+            0,
+            false,
+            meaning,
+            store_member<Member>,
+            load_member<Member>};
+}
+
+constexpr Row kTable[] = {
+    choice<&Options::free_mode>(
+        "free", {"sync", "async"},
+        "Whether freeing waits for the work of its context, as it natively does (sync), or the "
+        "memory is only kept from reuse until that work is done (async)."),
+    choice<&Options::order>(
+        "order", {"auto", "fenced", "finished", "wait"},
+        "The level of caution to start at: order reuse by fences, reuse only what is finished, or "
+        "wait at each free; auto starts as low as is safe."),
+    integer<&Options::slack_mb>(
+        "slack_mb", 0, kMaxMiB,
+        "MiB the pool may hold beyond its live peak before it prefers to reuse memory that is "
+        "still waiting; the larger of this and slack_percent counts."),
+    integer<&Options::slack_percent>("slack_percent", 0, 100,
+                                     "The same as slack_mb, in percent of the live peak."),
+    integer<&Options::cache_mb>("cache_mb", 0, kMaxMiB,
+                                "MiB of free blocks the exact-size caches may hold."),
+    {"roundup_power2_divisions",
+     OptionType::divisions,
+     {},
+     0,
+     kMaxDivisions,
+     false,
+     "Round sizes up to this many steps per power of two; a list names the intervals by their "
+     "size in MiB: [256:1,512:2,>:4].",
+     nullptr,
+     nullptr},
+    integer<&Options::max_split_size_mb>(
+        "max_split_size_mb", 21, kMaxMiB,
+        "Blocks larger than this many MiB are never split; unlimited lets all be split.", true),
+    boolean<&Options::pool>("pool", "False sends every call to the driver and only counts it."),
+    boolean<&Options::stats>("stats", "Print statistics when the process exits."),
+    boolean<&Options::strict>(
+        "strict", "End the process with status 2 when an option here cannot be understood."),
+    choice<&Options::log>("log", {"quiet", "normal", "verbose"},
+                          "How much is written to standard error."),
+};
+static_assert(std::size(kTable) <= 64, "the parser keeps one bit a row");
+
+// Levenshtein distance; `a` is a token's head, `b` a row's name. O(length * length), no heap.
+std::size_t edit_distance(std::string_view a, std::string_view b) noexcept {
+    std::array<std::size_t, Token::kRoom + 1> line; // distances of a's prefixes to the prefix of b
+    for (std::size_t i = 0; i <= a.size(); ++i)
+        line[i] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+        std::size_t diagonal = std::exchange(line[0], j);
+        for (std::size_t i = 1; i <= a.size(); ++i) {
+            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0U : 1U);
+            diagonal = line[i];
+            line[i] = std::min({replaced, line[i] + 1, line[i - 1] + 1});
+        }
+    }
+    return line[a.size()];
+}
+
+void add_divisions(ValueText& text, const RoundupDivisions& divisions) noexcept {
+    if (std::ranges::count(divisions, divisions[0]) == std::ssize(divisions)) {
+        text.add(std::uint64_t{divisions[0]});
+        return;
+    }
+    for (std::size_t i = 0; i < divisions.size(); ++i) {
+        text.add(i == 0 ? "[" : ",");
+        text.add(std::uint64_t{1} << i);
+        text.add(":");
+        text.add(std::uint64_t{divisions[i]});
+    }
+    text.add("]");
+}
+
+} // namespace
+
+std::span<const Row> rows() noexcept {
+    return kTable;
+}
+
+const Row* find_row(const Token& key) noexcept {
+    for (const Row& row : kTable) {
+        if (key.is(row.name)) return &row;
+    }
+    return nullptr;
+}
+
+const Row& nearest_row(const Token& key) noexcept {
+    return *std::min_element(std::begin(kTable), std::end(kTable), [&](const Row& a, const Row& b) {
+        return edit_distance(key.head(), a.name) < edit_distance(key.head(), b.name);
+    });
+}
+
+void add_allowed(ValueText& text, const Row& row) noexcept {
+    switch (row.type) {
+    case OptionType::choice:
+        for (std::size_t i = 0; i < row.words.size() && !row.words[i].empty(); ++i) {
+            if (i != 0) text.add(", ");
+            text.add(row.words[i]);
+        }
+        return;
+    case OptionType::integer:
+        text.add(row.min);
+        text.add(" to ");
+        text.add(row.max);
+        if (row.may_be_unlimited) text.add(", or unlimited");
+        return;
+    case OptionType::boolean:
+        text.add("True, False");
+        return;
+    case OptionType::divisions:
+        text.add("0 or a power of two up to ");
+        text.add(kMaxDivisions);
+        text.add(", or a list of MiB:divisions with powers of two up to ");
+        text.add(kMaxIntervalMiB);
+        text.add(" or a last > as MiB");
+        return;
+    }
+}
+
+void add_value(ValueText& text, const Row& row, const Options& options) noexcept {
+    if (row.type == OptionType::divisions) {
+        add_divisions(text, options.roundup_power2_divisions);
+        return;
+    }
+    const std::uint64_t value = row.load(options);
+    if (row.type == OptionType::choice) {
+        text.add(row.words[value]);
+    } else if (row.type == OptionType::boolean) {
+        text.add(value != 0 ? "True" : "False");
+    } else if (row.may_be_unlimited && value == Options::kUnlimited) {
+        text.add(kUnlimitedWord);
+    } else {
+        text.add(value);
+    }
+}
+
+void set_default(const Row& row, Options& options) noexcept {
+    constexpr Options kDefaults;
+    if (row.type == OptionType::divisions) {
+        options.roundup_power2_divisions = kDefaults.roundup_power2_divisions;
+    } else {
+        row.store(options, row.load(kDefaults));
+    }
+}
+
+} // namespace options_detail
+
+using namespace options_detail;
+
+std::size_t option_count() noexcept {
+    return rows().size();
+}
+
+OptionInfo option_info(std::size_t index) {
+    const Row& row = rows()[index];
+    ValueText allowed;
+    add_allowed(allowed, row);
+    ValueText standard;
+    add_value(standard, row, Options{});
+    return {row.name, row.type, row.meaning, std::string(allowed.view()),
+            std::string(standard.view())};
+}
+
+std::string describe_options() {
+    std::string text = "| option | default | allowed | meaning |\n|---|---|---|---|\n";
+    const auto add_line = [&text](std::string_view name, std::string_view standard,
+                                  std::string_view allowed, std::string_view meaning) {
+        for (const std::string_view cell : {name, standard, allowed, meaning}) {
+            text.append("| ").append(cell).append(" ");
+        }
+        text.append("|\n");
+    };
+    add_line(kOffWord, "", "", kOffMeaning);
+    for (std::size_t i = 0; i < option_count(); ++i) {
+        const OptionInfo info = option_info(i);
+        add_line(info.name, info.default_text, info.allowed, info.meaning);
+    }
+    return text;
+}
+
+std::string format_options(const Options& options) {
+    if (options.off) return std::string(kOffWord);
+    std::string text;
+    for (const Row& row : rows()) {
+        ValueText value;
+        add_value(value, row, options);
+        if (!text.empty()) text += ',';
+        text.append(row.name).append(":").append(value.view());
+    }
+    return text;
+}
+
+} // namespace cachealloc
