@@ -77,6 +77,15 @@ def find_gpu():
     return name.value.decode()
 
 
+def _loaded_file(name):
+    """Path of a library that this process has mapped, or None."""
+    for line in open("/proc/self/maps"):
+        path = line.rstrip("\n").partition("/")[2]
+        if path.rpartition("/")[2].startswith(name):
+            return Path("/" + path)
+    return None
+
+
 def driver_version():
     """CUDA version of the driver as (major, minor), or None."""
     try:
@@ -109,13 +118,17 @@ class Harness:
         self.build = Path(build).resolve()
         self.log_file = log
         self._scratch = tempfile.TemporaryDirectory(prefix="cachealloc-gpu-")
-        # A folder with this one library, so that no other library of a toolkit comes before the
-        # one that a program brings itself (PyTorch's own cuBLAS, say).
+        # A folder with the real runtime and the real driver alone: no other library of a toolkit
+        # comes before the one that a program brings itself (PyTorch's own cuBLAS, say), and no
+        # program finds the simulated driver that it may have been linked against.
         self.cudart_dir = Path(self._scratch.name) / "cudart"
         self.cudart_dir.mkdir()
         self.cudart = next((p for p in _cudart_candidates(self.build) if p.exists()), None)
         if self.cudart:
             (self.cudart_dir / "libcudart.so.13").symlink_to(self.cudart.resolve())
+        driver = _loaded_file("libcuda.so") if find_gpu() else None
+        if driver:
+            (self.cudart_dir / "libcuda.so.1").symlink_to(driver)
 
     def shim(self, testing=False):
         name = "libcachealloc_testing.so" if testing else "libcachealloc.so"
@@ -131,6 +144,11 @@ class Harness:
 
     def app(self, name):
         return self.binary(f"apps/{name}")
+
+    def apps(self):
+        """Names of all programs of tests/apps in the build folder, sorted."""
+        return sorted(path.name for path in (self.build / "apps").glob("*")
+                      if path.is_file() and os.access(path, os.X_OK) and ".so" not in path.name)
 
     def environment(self, mode, testing=False, python=False, extra=None, conf=None):
         """The child's environment: ours without any trace of a preload or of the simulated CUDA."""
