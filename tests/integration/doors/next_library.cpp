@@ -1,0 +1,18 @@
+// A library that wraps a C library function and forwards with RTLD_NEXT, as preloads, sanitizers and
+// OpenMP runtimes do. RTLD_NEXT must mean "after this library", whoever else is preloaded.
+#include <dlfcn.h>
+#include <sys/types.h>
+
+extern "C" {
+__attribute__((visibility("default"))) pid_t getppid() {
+    using Function = pid_t (*)();
+    static const auto next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "getppid"));
+    return next();
+}
+__attribute__((visibility("default"))) void* next_library_found() {
+    return dlsym(RTLD_NEXT, "getppid");
+}
+__attribute__((visibility("default"))) void* next_library_found_versioned() {
+    return dlvsym(RTLD_NEXT, "getppid", "GLIBC_2.2.5");
+}
+}

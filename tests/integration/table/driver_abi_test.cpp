@@ -1,0 +1,116 @@
+// The shim's own prototypes and values against cuda.h's. Compiling is the test: every intercepted or
+// called function must pass its arguments as the header's function of that name does.
+#define __CUDA_API_VERSION_INTERNAL // declares every name as it is, without renaming macros
+#include <cuda.h>
+
+#include "shim/cuda_types.h"
+
+#include <cstdio>
+#include <type_traits>
+
+namespace cachealloc::shim {
+namespace {
+
+// Arguments of one class and size travel alike: pointers, or integers and enumerations.
+template <class A, class B>
+constexpr bool same_argument =
+    sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&
+    (std::is_integral_v<A> || std::is_enum_v<A>) == (std::is_integral_v<B> || std::is_enum_v<B>) &&
+    std::is_floating_point_v<A> == std::is_floating_point_v<B>;
+
+template <class A, class B> struct SameAbi : std::false_type {};
+
+template <class RA, class... A, class RB, class... B>
+    requires(sizeof...(A) == sizeof...(B))
+struct SameAbi<RA(A...), RB(B...)>
+    : std::bool_constant<same_argument<RA, RB> && (same_argument<A, B> && ...)> {};
+
+// The checks must be able to fail.
+static_assert(SameAbi<int(void*, unsigned), CUresult(char*, CUdevice)>::value);
+static_assert(!SameAbi<int(void*), CUresult(std::size_t)>::value);
+static_assert(!SameAbi<int(unsigned), CUresult(std::size_t)>::value);
+static_assert(!SameAbi<int(int), CUresult(int, int)>::value);
+
+// Older headers lack some of the names.
+#if CUDA_VERSION >= 13000
+#define PASS(name, kind, stream)
+#define CALL(name, kind, stream, params)                                                           \
+    static_assert(SameAbi<CUresult params, decltype(::name)>::value, #name);
+#define HOOK(name, kind, stream, params, args) CALL(name, kind, stream, params)
+#include "shim/entry_points.def"
+#undef PASS
+#undef CALL
+#undef HOOK
+#endif
+
+#define SAME(name) static_assert(static_cast<int>(name) == static_cast<int>(::name))
+SAME(CUDA_SUCCESS);
+SAME(CUDA_ERROR_INVALID_VALUE);
+SAME(CUDA_ERROR_OUT_OF_MEMORY);
+SAME(CUDA_ERROR_NOT_INITIALIZED);
+SAME(CUDA_ERROR_DEINITIALIZED);
+SAME(CUDA_ERROR_INVALID_DEVICE);
+SAME(CUDA_ERROR_INVALID_CONTEXT);
+SAME(CUDA_ERROR_INVALID_HANDLE);
+SAME(CUDA_ERROR_ILLEGAL_STATE);
+SAME(CUDA_ERROR_NOT_FOUND);
+SAME(CUDA_ERROR_NOT_READY);
+SAME(CUDA_ERROR_ILLEGAL_ADDRESS);
+SAME(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+SAME(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+SAME(CUDA_ERROR_LAUNCH_FAILED);
+SAME(CUDA_ERROR_NOT_PERMITTED);
+SAME(CUDA_ERROR_NOT_SUPPORTED);
+SAME(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+SAME(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+SAME(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+SAME(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+SAME(CUDA_ERROR_UNKNOWN);
+SAME(CU_POINTER_ATTRIBUTE_CONTEXT);
+SAME(CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+SAME(CU_POINTER_ATTRIBUTE_DEVICE_POINTER);
+SAME(CU_POINTER_ATTRIBUTE_HOST_POINTER);
+SAME(CU_POINTER_ATTRIBUTE_P2P_TOKENS);
+SAME(CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
+SAME(CU_POINTER_ATTRIBUTE_BUFFER_ID);
+SAME(CU_POINTER_ATTRIBUTE_IS_MANAGED);
+SAME(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+SAME(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
+SAME(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+SAME(CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+SAME(CU_POINTER_ATTRIBUTE_MAPPED);
+SAME(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES);
+SAME(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE);
+SAME(CU_POINTER_ATTRIBUTE_ACCESS_FLAGS);
+SAME(CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE);
+SAME(CU_POINTER_ATTRIBUTE_MAPPING_SIZE);
+SAME(CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
+SAME(CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID);
+SAME(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+SAME(CU_STREAM_CAPTURE_MODE_GLOBAL);
+SAME(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+SAME(CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME(CU_STREAM_CAPTURE_STATUS_NONE);
+SAME(CU_STREAM_CAPTURE_STATUS_ACTIVE);
+SAME(CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+SAME(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+SAME(CU_GET_PROC_ADDRESS_SUCCESS);
+SAME(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+SAME(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(sizeof(CUipcMemHandle) == sizeof(::CUipcMemHandle));
+static_assert(std::is_same_v<CUdeviceptr, ::CUdeviceptr>);
+static_assert(std::is_same_v<CUdevice, ::CUdevice>);
+
+} // namespace
+} // namespace cachealloc::shim
+
+int main() {
+    const bool streams = cachealloc::shim::kStreamLegacy == static_cast<void*>(CU_STREAM_LEGACY) &&
+                         cachealloc::shim::kStreamPerThread ==
+                             static_cast<void*>(CU_STREAM_PER_THREAD);
+    std::printf("compared with the headers of CUDA %d\n", CUDA_VERSION);
+    return streams ? 0 : 1;
+}
