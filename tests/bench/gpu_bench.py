@@ -9,6 +9,7 @@ rounds with (lowest .. highest) beside it, a ratio is the median of the rounds' 
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -170,9 +171,12 @@ def bench_core(harness, rounds):
         threads = entries[0].get("threads", 1)
         values = [entry.get("ns_per_pair", entry["real_time"] * threads) for entry in entries]
         rows.append([name, threads, spread(values, "{:.1f}")])
-    return [f"core API (DevicePool, null order), ns per pair and thread, {rounds} repetitions",
-            table(rows, ["benchmark", "threads", "ns"]),
-            "(aims: pair <= 60 ns with 1 thread, <= 250 ns with 8)"]
+    lines = [f"core API (DevicePool, null order), ns per pair and thread, {rounds} repetitions",
+             table(rows, ["benchmark", "threads", "ns"])]
+    if shutil.which("valgrind"):
+        counts = harness.run([Path(__file__).parent / "callgrind_pair", harness.build], timeout=120)
+        lines += counts.out.splitlines() if counts.ok else [f"callgrind_pair: {counts.why()}"]
+    return lines + ["(aims: pair <= 60 ns with 1 thread, <= 250 ns with 8)"]
 
 
 BENCHES = {"pair": bench_pair, "pipeline": bench_pipeline, "late": bench_late, "core": bench_core}
