@@ -14,7 +14,12 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90)
 endif()
 enable_language(CUDA)
+# CMake 3.25.1, Debian 12's, stops at a toolkit without nvToolsExt (CUDA 13 has none) when a project
+# asks for 3.25 or newer: it then sets a property of a target that it did not make.
+set(asked ${CMAKE_MINIMUM_REQUIRED_VERSION})
+set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit 12.5 REQUIRED)
+set(CMAKE_MINIMUM_REQUIRED_VERSION ${asked})
 
 # The loader knows where a machine's own toolkit keeps libcudart, but not of .toolkit/. As a RUNPATH
 # it comes after LD_LIBRARY_PATH, by which tests choose the simulated CUDA.
