@@ -1,5 +1,6 @@
 // A library that wraps a C library function and forwards with RTLD_NEXT, as preloads, sanitizers and
-// OpenMP runtimes do. RTLD_NEXT must mean "after this library", whoever else is preloaded.
+// OpenMP runtimes do. RTLD_NEXT must mean "after this library", whoever else is preloaded. The results
+// pass through a volatile, since a look-up in tail position has another caller.
 #include <dlfcn.h>
 #include <sys/types.h>
 
@@ -10,9 +11,11 @@ __attribute__((visibility("default"))) pid_t getppid() {
     return next();
 }
 __attribute__((visibility("default"))) void* next_library_found() {
-    return dlsym(RTLD_NEXT, "getppid");
+    void* volatile found = dlsym(RTLD_NEXT, "getppid");
+    return found;
 }
 __attribute__((visibility("default"))) void* next_library_found_versioned() {
-    return dlvsym(RTLD_NEXT, "getppid", "GLIBC_2.2.5");
+    void* volatile found = dlvsym(RTLD_NEXT, "getppid", "GLIBC_2.2.5");
+    return found;
 }
 }
