@@ -1,0 +1,267 @@
+// The part of the world that orders device work: who waits for whom, when work starts and ends.
+#include <algorithm>
+
+#include "world.h"
+
+namespace simcuda {
+
+void World::depend(const OpPtr& op, const OpPtr& before) {
+    if (before == nullptr) {
+        return;
+    }
+    if (before->done) {
+        join(op->clock, before->clock);
+        op->ready = std::max(op->ready, before->finish);
+    } else {
+        before->next.push_back(op);
+        ++op->pending;
+    }
+}
+
+std::vector<OpPtr> World::predecessors(const StreamPtr& s) {
+    const ContextPtr& ctx = s->ctx;
+    std::vector<OpPtr> before{s->last, ctx->barrier};
+    if (s->kind == StreamKind::legacy) {
+        // The legacy stream waits for all blocking streams, and they for it.
+        for (const auto& other : ctx->streams) {
+            if (other->blocking()) {
+                before.push_back(other->last);
+            }
+        }
+    } else if (s->blocking()) {
+        before.push_back(ctx->legacy->last);
+    }
+    return before;
+}
+
+OpPtr World::submit(const StreamPtr& s, Work work, const OpPtr& also) {
+    auto before = predecessors(s);
+    before.push_back(also);
+    return submit_after(s->ctx, s, std::move(work), before, true);
+}
+
+OpPtr World::submit_after(const ContextPtr& ctx, const StreamPtr& s, Work work,
+                          const std::vector<OpPtr>& after, bool moves_stream) {
+    auto op = std::make_shared<Op>();
+    op->id = ++next_op_;
+    op->label = std::make_shared<const std::string>(
+        work.label + (s == nullptr                       ? ""
+                      : s->kind == StreamKind::legacy     ? " on the legacy stream"
+                      : s->kind == StreamKind::per_thread ? " on a per-thread stream"
+                                                          : " on stream ") +
+        (s != nullptr && s->kind == StreamKind::created ? std::to_string(s->serial) : ""));
+    op->work = std::move(work);
+    op->ctx = ctx;
+    op->ready = now_;
+    op->clock = host_;
+    for (const auto& before : after) {
+        depend(op, before);
+    }
+    if (s != nullptr) {
+        op->slot = s->slot;
+        op->epoch = ++epochs_[s->slot];
+        if (op->clock.size() <= op->slot) {
+            op->clock.resize(op->slot + 1);
+        }
+        op->clock[op->slot] = op->epoch;
+        if (moves_stream) {
+            s->last = op;
+        }
+    }
+    unfinished_[op->id] = op;
+    ++activity_;
+    start_if_ready(op);
+    return op;
+}
+
+OpPtr World::all_of(const ContextPtr& ctx, const char* label, Work work) {
+    work.label = label;
+    work.duration = 0;
+    std::vector<OpPtr> before{ctx->barrier};
+    for (const auto& s : ctx->streams) {
+        before.push_back(s->last);
+    }
+    const OpPtr op = submit_after(ctx, nullptr, std::move(work), before, false);
+    join(op->clock, ctx->retired);
+    return op;
+}
+
+void World::add_barrier(const ContextPtr& ctx, const OpPtr& op) {
+    Work w;
+    w.label = "cuCtxWaitEvent";
+    w.duration = 0;
+    ctx->barrier = submit_after(ctx, nullptr, std::move(w), {op, ctx->barrier}, false);
+}
+
+void World::start_if_ready(const OpPtr& op) {
+    if (op->started || op->pending > 0) {
+        return;
+    }
+    const auto at = std::find(gated_.begin(), gated_.end(), op);
+    if (op->work.gate && op->ctx->fault == CUDA_SUCCESS && !op->work.gate()) {
+        if (at == gated_.end()) {
+            gated_.push_back(op);
+        }
+        return;
+    }
+    if (at != gated_.end()) {
+        gated_.erase(at);
+        op->ready = std::max(op->ready, now_);
+    }
+    op->started = true;
+    if (op->work.awaits != 0) {
+        // Whoever wrote the value is before this.
+        const auto it = published_.find(op->work.awaits);
+        if (it != published_.end()) {
+            join(op->clock, it->second);
+        }
+    }
+    Ns duration = op->work.duration;
+    if (setting("progress") == static_cast<std::uint64_t>(Progress::random)) {
+        duration = duration * (1 + random_() % 16) / 4;
+    }
+    op->finish = op->ready + duration;
+    // Work without duration keeps its place among what ends at the same time: it was ready first.
+    const std::uint64_t tie = duration == 0 ? op->id : (std::uint64_t{1} << 63) | (random_() >> 1);
+    running_.emplace(std::make_pair(op->finish, tie), op);
+}
+
+void World::finish(const OpPtr& op) {
+    check_accesses(op);
+    if (op->work.effect && !op->work.host_code && op->ctx->fault == CUDA_SUCCESS) {
+        op->work.effect();
+    }
+    if (op->work.publishes != 0) {
+        published_[op->work.publishes] = op->clock;
+    }
+    op->done = true;
+    op->finish = std::max(op->finish, now_);
+    unfinished_.erase(op->id);
+    ++activity_;
+    for (const auto& next : op->next) {
+        join(next->clock, op->clock);
+        next->ready = std::max(next->ready, op->finish);
+        --next->pending;
+        start_if_ready(next);
+    }
+    op->next.clear();
+    op->work.effect = nullptr;
+    op->work.gate = nullptr;
+    if (blocked_ > 0) {
+        changed_.notify_all();
+    }
+}
+
+// What the operation touches must be memory that exists, and every earlier conflicting access must
+// be ordered before it.
+void World::check_accesses(const OpPtr& op) {
+    if (op->work.kernel && settings["fault"] > 0 && --settings["fault"] == 0) {
+        op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    for (const Access& a : op->work.accesses) {
+        if (op->ctx->fault != CUDA_SUCCESS) {
+            return;
+        }
+        if (a.bytes == 0) {
+            continue;
+        }
+        const auto allocation = map.find(a.begin);
+        const bool covered = map.covers(a.begin, a.bytes);
+        const bool device_address =
+            std::any_of(devices.begin(), devices.end(),
+                        [&](const auto& d) { return d->memory.contains(a.begin); });
+        if (!covered && (op->work.kernel || device_address || allocation != nullptr)) {
+            error(*op->label + " (#" + std::to_string(op->id) + ") touches " +
+                  std::to_string(a.bytes) + " bytes at " + std::to_string(a.begin) +
+                  (allocation == nullptr ? " that belong to no allocation (freed or never there)"
+                                         : " beyond the end of their allocation"));
+            op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+            return;
+        }
+        if (covered && op->work.kernel &&
+            (allocation->kind == Memory::device || allocation->kind == Memory::imported) &&
+            allocation->device != op->ctx->device &&
+            op->ctx->peers.count(allocation->ctx->id) == 0) {
+            error(*op->label + " touches memory of device " + std::to_string(allocation->device) +
+                  " without peer access");
+            op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+            return;
+        }
+        if (op->slot == kNoSlot) {
+            continue;
+        }
+        const Stamp stamp{op->slot, op->epoch, op->id, op->label};
+        for (const Race& r :
+             oracle.access(a.begin, a.begin + a.bytes, a.write, stamp, op->clock)) {
+            race(r);
+        }
+    }
+}
+
+void World::host_access(std::uintptr_t p, std::size_t bytes, bool write) {
+    const Stamp stamp{0, ++epochs_[0], ++next_op_,
+                      std::make_shared<const std::string>("the host")};
+    host_[0] = stamp.epoch;
+    for (const Race& r : oracle.access(p, p + bytes, write, stamp, host_)) {
+        race(r);
+    }
+}
+
+StreamPtr World::make_stream(const ContextPtr& ctx, StreamKind kind, unsigned flags,
+                             int priority) {
+    collect_slots();
+    auto s = std::make_shared<Stream>();
+    s->serial = ++next_stream;
+    s->ctx = ctx;
+    s->kind = kind;
+    s->flags = flags;
+    s->priority = priority;
+    if (free_slots_.empty()) {
+        s->slot = static_cast<std::uint32_t>(epochs_.size());
+        epochs_.push_back(0);
+    } else {
+        s->slot = free_slots_.back();
+        free_slots_.pop_back();
+    }
+    ctx->streams.push_back(s);
+    return s;
+}
+
+void World::retire_stream(const StreamPtr& s) {
+    s->destroyed = true;
+    collect_slots();
+}
+
+// A destroyed stream stays in its context's list while it has work; its slot is reused only when
+// the host knows everything that it did, so that the new owner cannot vouch for the old one.
+void World::collect_slots() {
+    for (const auto& [handle, ctx] : contexts.all()) {
+        auto& list = ctx->streams;
+        const auto gone = std::stable_partition(list.begin(), list.end(), [](const StreamPtr& s) {
+            return !s->destroyed || !idle(s);
+        });
+        for (auto it = gone; it != list.end(); ++it) {
+            if ((*it)->last != nullptr) {
+                join(ctx->retired, (*it)->last->clock);
+            }
+            retiring_.push_back((*it)->slot);
+        }
+        list.erase(gone, list.end());
+    }
+    const auto known = std::stable_partition(
+        retiring_.begin(), retiring_.end(), [&](std::uint32_t slot) {
+            return epochs_[slot] > (slot < host_.size() ? host_[slot] : 0);
+        });
+    free_slots_.insert(free_slots_.end(), known, retiring_.end());
+    retiring_.erase(known, retiring_.end());
+}
+
+StreamPtr World::per_thread_stream(const ContextPtr& ctx) {
+    auto& s = ctx->per_thread[self().serial];
+    if (s == nullptr) {
+        s = make_stream(ctx, StreamKind::per_thread, 0, 0);
+    }
+    return s;
+}
+
+}  // namespace simcuda
