@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 namespace cachealloc::bench {
 
@@ -34,7 +35,7 @@ class NullOrder final : public StreamOrder {
     OrderResult query(std::uint32_t) override { return {}; }
     OrderResult wait_on_device(std::uint32_t) override { return {}; }
     OrderResult synchronize() override { return {}; }
-    void pause() override {}
+    void pause() override { std::this_thread::yield(); }
     bool several_streams() const override { return false; }
 };
 
@@ -42,7 +43,7 @@ class NullOrder final : public StreamOrder {
 class NullPool {
   public:
     explicit NullPool(OrderLevel level)
-        : pool_(std::make_unique<DevicePool>(*map_, *arena_, source_, order_, level, Options{})) {}
+        : pool_(std::make_unique<DevicePool>(*map_, *arena_, source_, order_, level, options())) {}
 
     /// Ends the process if the pool does not serve the request: a benchmark has no use for less.
     DeviceAddress allocate(std::uint64_t bytes) {
@@ -61,6 +62,12 @@ class NullPool {
     }
 
   private:
+    static Options options() {
+        Options options;
+        options.free_mode = FreeMode::async;
+        return options;
+    }
+
     [[noreturn]] static void give_up(const char* what) {
         std::fprintf(stderr, "null pool: %s failed\n", what);
         std::exit(1);
