@@ -39,13 +39,15 @@ def size_name(size):
     return f"{size} B"
 
 
+COUNTS = ("fences", "barriers", "host_waits", "thread_hits", "shared_hits", "limbo_hits",
+          "tree_hits", "segment_allocs")
+
+
 def level_of(run):
     """How careful the pool was, from the statistics line of a run under the shim."""
     stats = run.stats or {}
-    level = stats.get("level", stats.get("order_level"))
-    counts = ", ".join(f"{key} {stats[key]}" for key in ("fences", "barriers", "host_waits", "hits")
-                       if key in stats)
-    return (f"level {level}; " if level is not None else "") + counts
+    level = f"level {stats['level']}; " if "level" in stats else ""
+    return level + ", ".join(f"{key} {stats[key]}" for key in COUNTS if key in stats)
 
 
 def bench_pair(harness, rounds):

@@ -88,7 +88,7 @@ def real_input_row(runs):
             "native_time": time_of(runs["native"]),
             "shim_time": time_of(shim),
             "allocations": shim.stats.get("allocations"),
-            "hits": shim.stats.get("hits"),
+            "stats": shim.stats,
             "reserved_peak": shim.stats.get("reserved_bytes_peak"),
             "allocated_peak": shim.stats.get("allocated_bytes_peak"),
             "native_times": runs["native"].times, "shim_times": shim.times}
