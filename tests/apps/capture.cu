@@ -37,7 +37,7 @@ bool relaxed_capture(int launches, cudaStream_t stream) {
     Word* freed_inside = allocate();
     Sum* sum = nullptr;
     CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&sum), sizeof(Sum)));
-    CUDA_CHECK(cudaMemset(sum, 0, sizeof(Sum)));
+    CUDA_CHECK(cudaMemsetAsync(sum, 0, sizeof(Sum), stream));
     launch_fill(freed_inside, 1, stream); // Also loads the kernels before the capture begins.
     launch_add(freed_inside, sum, stream);
     CUDA_CHECK(cudaDeviceSynchronize());
