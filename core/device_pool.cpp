@@ -178,10 +178,6 @@ PoolResult DevicePool::await_finished() {
     return {PoolStatus::failed, 0, result.native};
 }
 
-void DevicePool::kill() { heap_.hide_all(); }
-
-void DevicePool::revive() { heap_.show_all(); }
-
 PoolStatistics DevicePool::statistics() const {
     const auto relaxed = [](const std::atomic<std::uint64_t>& value) {
         return value.load(std::memory_order_relaxed);
@@ -197,7 +193,8 @@ PoolStatistics DevicePool::statistics() const {
     all.allocated_bytes_peak = static_cast<std::uint64_t>(live_.peak());
     all.reserved_bytes = heap.reserved;
     all.reserved_bytes_peak = heap.reserved_peak;
-    all.cached_bytes = heap.reserved - all.allocated_bytes;
+    all.cached_bytes =
+        heap.reserved > all.allocated_bytes ? heap.reserved - all.allocated_bytes : 0;
     all.largest_free_bytes = heap.largest_free;
     all.segments = heap.segments;
     all.splits = heap.splits;

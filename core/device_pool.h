@@ -95,9 +95,11 @@ class DevicePool {
     /// Gives everything back that is free and settled, without waiting for fences. Returns bytes.
     std::uint64_t trim();
 
-    /// The context is ending: its addresses become unknown. revive() undoes that when it lived on.
-    void kill();
-    void revive();
+    /// The context is ending: its addresses become unknown. revive() undoes that when it lived on;
+    /// bury() forgets all of them for good, after which the pool must not be used any more.
+    void kill() { heap_.hide_all(); }
+    void revive() { heap_.show_all(); }
+    void bury() { heap_.forget_all(); }
 
     /// Waits until all work that used the memory of `block` before has finished (a writer that no
     /// barrier holds up is about to be told its address). Returns done or failed.

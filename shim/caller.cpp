@@ -8,11 +8,9 @@
 namespace cachealloc::shim {
 
 const link_map* object_of(const void* address) {
-    if (address == nullptr)
-        return nullptr;
+    if (address == nullptr) return nullptr;
     dl_find_object found;
-    if (_dl_find_object(const_cast<void*>(address), &found) != 0)
-        return nullptr;
+    if (_dl_find_object(const_cast<void*>(address), &found) != 0) return nullptr;
     return found.dlfo_link_map;
 }
 
@@ -21,11 +19,10 @@ bool is_own(const void* address) {
     return object_of(address) == object_of(&here);
 }
 
-// Opening by the recorded name takes a reference and, unlike a look-up through the bare link map, is
-// safe for objects that came in as a dependency (glibc gives those a search list only now).
+// Opening by the recorded name takes a reference and, unlike a look-up through the bare link map,
+// is safe for objects that came in as a dependency (glibc gives those a search list only now).
 LoadedObject::LoadedObject(const link_map* object) {
-    if (object == nullptr)
-        return;
+    if (object == nullptr) return;
     const bool main_program = object->l_name == nullptr || object->l_name[0] == '\0';
     handle_ = dlopen(main_program ? nullptr : object->l_name, RTLD_LAZY | RTLD_NOLOAD);
 }
@@ -33,13 +30,11 @@ LoadedObject::LoadedObject(const link_map* object) {
 LoadedObject::LoadedObject(const char* name) : handle_(dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) {}
 
 LoadedObject::~LoadedObject() {
-    if (handle_ != nullptr)
-        dlclose(handle_);
+    if (handle_ != nullptr) dlclose(handle_);
 }
 
 void* LoadedObject::find(const char* name) const {
-    if (handle_ == nullptr)
-        return nullptr;
+    if (handle_ == nullptr) return nullptr;
     void* address = real_dlsym(handle_, name);
     return is_own(address) ? nullptr : address;
 }

@@ -24,8 +24,8 @@ class LoadedObject {
 
     explicit operator bool() const { return handle_ != nullptr; }
     void* handle() const { return handle_; }
-    // What the object and its dependencies define under that name, null for nothing or for something
-    // of this library (as the main program sees it: its scope is everybody's).
+    // What the object and its dependencies define under that name, null for nothing or for
+    // something of this library (as the main program sees it: its scope is everybody's).
     void* find(const char* name) const;
 
   private:

@@ -1,8 +1,8 @@
-// The CUDA driver's types as far as the shim names them. Not cuda.h: that header renames functions by
-// macro and changes signatures between toolkits, while the shim must define the old names and must
-// build with any toolkit. Everything lives in our namespace, so a file that includes cuda.h as well
-// (tests do, to compare) sees two distinct sets. Layouts and values are the driver's ABI; handles are
-// opaque. A source file of the shim never includes cuda.h.
+// The CUDA driver's types as far as the shim names them. Not cuda.h: that header renames functions
+// by macro and changes signatures between toolkits, while the shim must define the old names and
+// must build with any toolkit. Everything lives in our namespace, so a file that includes cuda.h as
+// well (tests do, to compare) sees two distinct sets. Layouts and values are the driver's ABI;
+// handles are opaque. A source file of the shim never includes cuda.h.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// The driver's functions, in both directions: `real` holds the driver's own, hook_<name> is what the
-// application reaches instead. Both are generated from entry_points.def.
+// The driver's functions, in both directions: `real` holds the driver's own, hook_<name> is what
+// the application reaches instead. Both are generated from entry_points.def.
 //
-// Invariant: `real` is all null until the shim takes a driver over (resolve.h) and, once filled, never
-// changes. Under CACHEALLOC_CONF=off it stays null for good, so no hook ever runs.
+// Invariant: `real` is all null until the shim takes a driver over (resolve.h) and, once filled,
+// never changes. Under CACHEALLOC_CONF=off it stays null for good, so no hook ever runs.
 #pragma once
 
 #include "shim/cuda_types.h"
@@ -11,11 +11,13 @@
 
 namespace cachealloc::shim {
 
-template <class Signature> class RealFunction;
+template <class Signature>
+class RealFunction;
 
-// One function of the driver: callable, comparable with nullptr, null if the driver lacks it. Threads
-// may read it while another fills it in; a load is a plain move on x86.
-template <class Result, class... Args> class RealFunction<Result(Args...)> {
+// One function of the driver: callable, comparable with nullptr, null if the driver lacks it.
+// Threads may read it while another fills it in; a load is a plain move on x86.
+template <class Result, class... Args>
+class RealFunction<Result(Args...)> {
   public:
     using Pointer = Result (*)(Args...);
 

@@ -17,12 +17,9 @@ namespace cachealloc::shim {
     CACHEALLOC_EXPORT CUresult name params {                                                       \
         if (!real.name) [[unlikely]] {                                                             \
             void* direct = nullptr;                                                                \
-            const Route route =                                                                    \
-                enter_unbound(Hook::name, __builtin_return_address(0), &direct);                   \
-            if (route == Route::missing)                                                           \
-                return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-            if (route == Route::direct)                                                            \
-                return reinterpret_cast<CUresult(*) params>(direct) args;                          \
+            const Route route = enter_unbound(Hook::name, __builtin_return_address(0), &direct);   \
+            if (route == Route::missing) return CUDA_ERROR_NOT_INITIALIZED;                        \
+            if (route == Route::direct) return reinterpret_cast<CUresult(*) params>(direct) args;  \
         }                                                                                          \
         return hook_##name args;                                                                   \
     }

@@ -7,7 +7,9 @@ namespace cachealloc::shim {
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args)                                                     \
-    __attribute__((weak)) CUresult hook_##name params { return real.name args; }
+    __attribute__((weak)) CUresult hook_##name params {                                            \
+        return real.name args;                                                                     \
+    }
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL

@@ -7,19 +7,21 @@ namespace cachealloc::shim {
 namespace {
 
 // The stream column's words.
-constexpr std::int8_t stream_none = kStreamNone;
-constexpr std::int8_t stream_in_struct = kStreamInStruct;
-constexpr std::int8_t stream_implicit = kStreamImplicit;
-constexpr std::int8_t stream_0 = 0;
-constexpr std::int8_t stream_1 = 1;
-constexpr std::int8_t stream_2 = 2;
-constexpr std::int8_t stream_3 = 3;
-constexpr std::int8_t stream_4 = 4;
-constexpr std::int8_t stream_5 = 5;
-constexpr std::int8_t stream_6 = 6;
-constexpr std::int8_t stream_7 = 7;
-constexpr std::int8_t stream_8 = 8;
-constexpr std::int8_t stream_9 = 9;
+enum StreamColumn : std::int8_t {
+    stream_none = kStreamNone,
+    stream_in_struct = kStreamInStruct,
+    stream_implicit = kStreamImplicit,
+    stream_0 = 0,
+    stream_1,
+    stream_2,
+    stream_3,
+    stream_4,
+    stream_5,
+    stream_6,
+    stream_7,
+    stream_8,
+    stream_9,
+};
 
 struct Row {
     std::string_view name;
@@ -55,7 +57,9 @@ constexpr std::uint32_t hash_step(std::uint32_t hash, char c) {
     return (hash ^ static_cast<unsigned char>(c)) * 16777619U;
 }
 
-constexpr std::size_t slot_of(std::uint32_t hash) { return (hash ^ (hash >> 15)) & (kSlots - 1); }
+constexpr std::size_t slot_of(std::uint32_t hash) {
+    return (hash ^ (hash >> 15)) & (kSlots - 1);
+}
 
 struct Tables {
     std::array<char, text_size()> text{};
@@ -108,17 +112,16 @@ bool same(const char* a, const char* b) {
 } // namespace
 
 Entry find_entry(const char* name) {
-    // Most names asked for in a process are not the driver's: they end here. cublas*, cudnn*, curl_*
-    // have no capital after "cu".
-    if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z')
-        return Entry::none;
+    // Most names asked for in a process are not the driver's: they end here. cublas*, cudnn*,
+    // curl_* have no capital after "cu".
+    if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return Entry::none;
     std::uint32_t hash = 2166136261U;
     for (const char* c = name; *c != '\0'; ++c)
         hash = hash_step(hash, *c);
-    for (std::size_t slot = slot_of(hash); kTables.slot[slot] != 0; slot = (slot + 1) & (kSlots - 1)) {
+    for (std::size_t slot = slot_of(hash); kTables.slot[slot] != 0;
+         slot = (slot + 1) & (kSlots - 1)) {
         const std::size_t row = kTables.slot[slot] - 1U;
-        if (same(name, kTables.text.data() + kTables.offset[row]))
-            return static_cast<Entry>(row);
+        if (same(name, kTables.text.data() + kTables.offset[row])) return static_cast<Entry>(row);
     }
     return Entry::none;
 }
@@ -127,11 +130,17 @@ const char* entry_name(Entry entry) {
     return kTables.text.data() + kTables.offset[static_cast<std::size_t>(entry)];
 }
 
-Kind entry_kind(Entry entry) { return kTables.kind[static_cast<std::size_t>(entry)]; }
+Kind entry_kind(Entry entry) {
+    return kTables.kind[static_cast<std::size_t>(entry)];
+}
 
-std::int8_t entry_stream(Entry entry) { return kTables.stream[static_cast<std::size_t>(entry)]; }
+std::int8_t entry_stream(Entry entry) {
+    return kTables.stream[static_cast<std::size_t>(entry)];
+}
 
-Hook entry_hook(Entry entry) { return kTables.hook[static_cast<std::size_t>(entry)]; }
+Hook entry_hook(Entry entry) {
+    return kTables.hook[static_cast<std::size_t>(entry)];
+}
 
 const char* hook_name(Hook hook) {
     return entry_name(static_cast<Entry>(kTables.entry_of_hook[static_cast<std::size_t>(hook)]));

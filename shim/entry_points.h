@@ -1,5 +1,5 @@
-// The table of entry_points.def as data: which driver entry points exist, what they mean to the pool
-// and which of them the shim intercepts.
+// The table of entry_points.def as data: which driver entry points exist, what they mean to the
+// pool and which of them the shim intercepts.
 //
 // Invariant: nothing here needs a relocation, a constructor or a libc function, because the look-up
 // runs inside dlsym, which other libraries call before this one is initialised.
@@ -62,8 +62,8 @@ enum class Hook : std::uint8_t {
 inline constexpr std::size_t kEntryCount = static_cast<std::size_t>(Entry::none);
 inline constexpr std::size_t kHookCount = static_cast<std::size_t>(Hook::none);
 
-// The row with exactly this name, or Entry::none. `name` must not be null. Constant time: one hash of
-// the name and, nearly always, one comparison. Callable before any initialisation.
+// The row with exactly this name, or Entry::none. `name` must not be null. Constant time: one hash
+// of the name and, nearly always, one comparison. Callable before any initialisation.
 Entry find_entry(const char* name);
 
 // What the row says. `entry` must not be Entry::none.

@@ -8,8 +8,8 @@ using DlvsymFunction = void* (*)(void* handle, const char* name, const char* ver
 
 // Finds both, once. They are looked up in the symbol table of the loaded libc (libdl before glibc
 // 2.34) by walking the dynamic linker's own list of objects: no libc function is called, since this
-// runs before any constructor and while sanitizers start. Threads may race: they store equal values.
-// Without such a library (no glibc) both become functions that find nothing.
+// runs before any constructor and while sanitizers start. Threads may race: they store equal
+// values. Without such a library (no glibc) both become functions that find nothing.
 void find_real_dlsym();
 
 // The real functions, never null after find_real_dlsym(). They see this library as their caller, so

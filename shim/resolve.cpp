@@ -18,15 +18,17 @@ namespace {
 enum class Mode : std::uint8_t { undecided, on, off };
 
 constinit std::atomic<Mode> mode{Mode::undecided};
-// The driver taken over: claimed by whoever comes first, then filled in by everyone who comes before
-// `bound` is set, with equal values.
+// The driver taken over: claimed by whoever comes first, then filled in by everyone who comes
+// before `bound` is set, with equal values.
 constinit std::atomic<const link_map*> driver{nullptr};
 constinit std::atomic<bool> bound{false};
 constinit std::atomic<void*> real_address[kHookCount]{};
 // Only under off: what linked symbols forward to.
 constinit std::atomic<void*> direct_address[kHookCount]{};
 
-void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
+void count(std::atomic<std::uint64_t>& counter) {
+    counter.fetch_add(1, std::memory_order_relaxed);
+}
 
 // Read by hand: shells and other programs bring a getenv of their own.
 Mode read_mode() {
@@ -35,8 +37,7 @@ Mode read_mode() {
         std::size_t i = 0;
         while (wanted[i] != '\0' && (*variable)[i] == wanted[i])
             ++i;
-        if (wanted[i] == '\0' && (*variable)[i] == '\0')
-            return Mode::off;
+        if (wanted[i] == '\0' && (*variable)[i] == '\0') return Mode::off;
     }
     return Mode::on;
 }
@@ -46,12 +47,11 @@ void* in_driver(void* handle, const char* name, const link_map* object) {
     return address != nullptr && object_of(address) == object ? address : nullptr;
 }
 
-// Whether `handle` leads to a driver: one object that defines both, which excludes libraries that wrap
-// some of its functions, and this one.
+// Whether `handle` leads to a driver: one object that defines both, which excludes libraries that
+// wrap some of its functions, and this one.
 const link_map* driver_behind(void* handle) {
     const link_map* object = object_of(real_dlsym(handle, "cuInit"));
-    if (object == nullptr || in_driver(handle, "cuMemAlloc_v2", object) == nullptr)
-        return nullptr;
+    if (object == nullptr || in_driver(handle, "cuMemAlloc_v2", object) == nullptr) return nullptr;
     return object;
 }
 
@@ -59,12 +59,11 @@ void* hook_real_address(Hook hook) {
     return real_address[static_cast<std::size_t>(hook)].load(std::memory_order_acquire);
 }
 
-// The door for an intercepted function that `handle` was found to define at `found`; null to leave it.
+// The door for an intercepted function that `handle` was found to define at `found`; null to leave
+// it.
 void* substitute(void* handle, Hook hook, void* found) {
-    if (found == door_of(hook) || is_off())
-        return nullptr;
-    if (!is_bound())
-        bind_driver(handle);
+    if (found == door_of(hook) || is_off()) return nullptr;
+    if (!is_bound()) bind_driver(handle);
     if (found != hook_real_address(hook)) {
         count(door_counters.foreign_lookups);
         return nullptr;
@@ -75,16 +74,14 @@ void* substitute(void* handle, Hook hook, void* found) {
 
 Hook intercepted(void* handle, const char* name) {
     // RTLD_DEFAULT and RTLD_NEXT depend on the caller, whom only a jump preserves.
-    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || name == nullptr)
-        return Hook::none;
+    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT || name == nullptr) return Hook::none;
     const Entry entry = find_entry(name);
     return entry == Entry::none ? Hook::none : entry_hook(entry);
 }
 
 // Replaces what the driver's look-up returned, if it is intercepted.
 void replace(const char* name, void** function) {
-    if (function == nullptr || *function == nullptr)
-        return;
+    if (function == nullptr || *function == nullptr) return;
     if (name != nullptr && name[0] != '\0' && find_entry(name) == Entry::none)
         count(door_counters.unknown_names);
     for (std::size_t i = 0; i < kHookCount; ++i) {
@@ -97,15 +94,15 @@ void replace(const char* name, void** function) {
 }
 
 // Calls action(handle) with each way from a caller of a linked symbol to its driver, nearest first,
-// until one says true: the caller's own object and its dependencies (right with two drivers, and the
-// only way for libraries opened RTLD_LOCAL), the loaded libcuda.so.1, what follows in global scope.
-template <class Action> bool search_driver(const void* return_address, Action action) {
+// until one says true: the caller's own object and its dependencies (right with two drivers, and
+// the only way for libraries opened RTLD_LOCAL), the loaded libcuda.so.1, what follows in global
+// scope.
+template <class Action>
+bool search_driver(const void* return_address, Action action) {
     const LoadedObject caller(object_of(return_address));
-    if (caller && action(caller.handle()))
-        return true;
+    if (caller && action(caller.handle())) return true;
     const LoadedObject library("libcuda.so.1");
-    if (library && action(library.handle()))
-        return true;
+    if (library && action(library.handle())) return true;
     return action(RTLD_NEXT);
 }
 
@@ -114,25 +111,23 @@ template <class Action> bool search_driver(const void* return_address, Action ac
 bool is_off() {
     Mode now = mode.load(std::memory_order_relaxed);
     if (now == Mode::undecided) {
-        if (environ == nullptr)
-            return true; // before the C library is up; decided later
+        if (environ == nullptr) return true; // before the C library is up; decided later
         now = read_mode();
         mode.store(now, std::memory_order_relaxed);
     }
     return now == Mode::off;
 }
 
-bool is_bound() { return bound.load(std::memory_order_acquire); }
+bool is_bound() {
+    return bound.load(std::memory_order_acquire);
+}
 
 bool bind_driver(void* handle) {
     const link_map* object = driver_behind(handle);
-    if (object == nullptr)
-        return false;
+    if (object == nullptr) return false;
     const link_map* first = nullptr;
-    if (!driver.compare_exchange_strong(first, object) && first != object)
-        return false;
-    if (is_bound())
-        return true;
+    if (!driver.compare_exchange_strong(first, object) && first != object) return false;
+    if (is_bound()) return true;
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params) real.name.set(in_driver(handle, #name, object));
 #define HOOK(name, kind, stream, params, args)                                                     \
@@ -157,26 +152,22 @@ Route enter_unbound(Hook hook, const void* return_address, void** direct) {
     if (is_off()) {
         std::atomic<void*>& known = direct_address[static_cast<std::size_t>(hook)];
         *direct = known.load(std::memory_order_acquire);
-        if (*direct != nullptr)
-            return Route::direct;
+        if (*direct != nullptr) return Route::direct;
         search_driver(return_address, [&](void* handle) {
             *direct = real_dlsym(handle, hook_name(hook));
-            if (*direct != nullptr && is_own(*direct))
-                *direct = nullptr;
+            if (*direct != nullptr && is_own(*direct)) *direct = nullptr;
             return *direct != nullptr;
         });
         known.store(*direct, std::memory_order_release);
         return *direct != nullptr ? Route::direct : Route::missing;
     }
-    if (!is_bound())
-        search_driver(return_address, bind_driver);
+    if (!is_bound()) search_driver(return_address, bind_driver);
     return hook_real_address(hook) != nullptr ? Route::hook : Route::missing;
 }
 
 CUresult hook_cuGetProcAddress(const char* symbol, void** pfn, int cuda_version, uint64_t flags) {
     const CUresult result = real.cuGetProcAddress(symbol, pfn, cuda_version, flags);
-    if (result == CUDA_SUCCESS)
-        replace(symbol, pfn);
+    if (result == CUDA_SUCCESS) replace(symbol, pfn);
     return result;
 }
 
@@ -184,8 +175,7 @@ CUresult hook_cuGetProcAddress_v2(const char* symbol, void** pfn, int cuda_versi
                                   CUdriverProcAddressQueryResult* symbol_status) {
     const CUresult result =
         real.cuGetProcAddress_v2(symbol, pfn, cuda_version, flags, symbol_status);
-    if (result == CUDA_SUCCESS)
-        replace(symbol, pfn);
+    if (result == CUDA_SUCCESS) replace(symbol, pfn);
     return result;
 }
 
@@ -198,8 +188,7 @@ __attribute__((used)) void* cachealloc_decide_dlsym(void* handle, const char* na
     using namespace cachealloc::shim;
     find_real_dlsym();
     const Hook hook = intercepted(handle, name);
-    if (hook == Hook::none)
-        return nullptr;
+    if (hook == Hook::none) return nullptr;
     void* found = real_dlsym(handle, name);
     return found == nullptr ? nullptr : substitute(handle, hook, found);
 }
@@ -209,8 +198,7 @@ __attribute__((used)) void* cachealloc_decide_dlvsym(void* handle, const char* n
     using namespace cachealloc::shim;
     find_real_dlsym();
     const Hook hook = intercepted(handle, name);
-    if (hook == Hook::none)
-        return nullptr;
+    if (hook == Hook::none) return nullptr;
     void* found = real_dlvsym(handle, name, version);
     return found == nullptr ? nullptr : substitute(handle, hook, found);
 }

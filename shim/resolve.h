@@ -34,8 +34,9 @@ bool is_off();
 // Whether a driver has been taken over, that is, whether `real` is filled.
 bool is_bound();
 
-// Takes over the driver that `handle` leads to, unless one was taken over already: fills `real` from
-// it and keeps it loaded. Idempotent; threads may race. Returns whether `real` now holds this driver.
+// Takes over the driver that `handle` leads to, unless one was taken over already: fills `real`
+// from it and keeps it loaded. Idempotent; threads may race. Returns whether `real` now holds this
+// driver.
 bool bind_driver(void* handle);
 
 // What a linked cu* symbol does while `real` lacks its function.

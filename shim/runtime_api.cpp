@@ -33,8 +33,7 @@ std::uint64_t hash(const char* text) {
 }
 
 Identity identity_of(const link_map* object) {
-    if (object == nullptr)
-        return {};
+    if (object == nullptr) return {};
     return {object, object->l_addr, hash(object->l_name)};
 }
 
@@ -60,34 +59,28 @@ const Caller* find_caller(const Identity& identity) {
 }
 
 void remember(const Identity& identity, const std::array<void*, kFunctions>& function) {
-    if (claimed.load(std::memory_order_relaxed) >= kCapacity)
-        return;
+    if (claimed.load(std::memory_order_relaxed) >= kCapacity) return;
     const std::size_t slot = claimed.fetch_add(1, std::memory_order_acq_rel);
-    if (slot >= kCapacity)
-        return;
+    if (slot >= kCapacity) return;
     callers[slot].identity = identity;
     callers[slot].function = function;
     callers[slot].ready.store(true, std::memory_order_release);
 }
 
-// Any libcudart at all, for a caller that has none in reach: a library that ends in the call jumps to
-// us with its own caller's return address.
+// Any libcudart at all, for a caller that has none in reach: a library that ends in the call jumps
+// to us with its own caller's return address.
 void* find_in_any_runtime(const char* name) {
     for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) {
         const char* slash = std::strrchr(object->l_name, '/');
-        if (slash == nullptr || std::strncmp(slash, "/libcudart.so", 13) != 0)
-            continue;
-        if (void* address = LoadedObject(object).find(name))
-            return address;
+        if (slash == nullptr || std::strncmp(slash, "/libcudart.so", 13) != 0) continue;
+        if (void* address = LoadedObject(object).find(name)) return address;
     }
     return nullptr;
 }
 
 void* find_for(const LoadedObject& caller, const char* name) {
-    if (void* address = caller.find(name))
-        return address;
-    if (void* address = real_dlsym(RTLD_NEXT, name))
-        return address;
+    if (void* address = caller.find(name)) return address;
+    if (void* address = real_dlsym(RTLD_NEXT, name)) return address;
     return find_in_any_runtime(name);
 }
 
@@ -97,8 +90,7 @@ void* runtime_function(RuntimeFunction function, const void* return_address) {
     const auto index = static_cast<std::size_t>(function);
     const link_map* object = object_of(return_address);
     const Identity identity = identity_of(object);
-    if (const Caller* known = find_caller(identity))
-        return known->function[index];
+    if (const Caller* known = find_caller(identity)) return known->function[index];
     const LoadedObject caller(object);
     std::array<void*, kFunctions> found{};
     bool complete = true;
@@ -107,8 +99,7 @@ void* runtime_function(RuntimeFunction function, const void* return_address) {
         complete = complete && found[i] != nullptr;
     }
     // What is missing now may be loaded later.
-    if (complete)
-        remember(identity, found);
+    if (complete) remember(identity, found);
     return found[index];
 }
 
@@ -120,10 +111,10 @@ namespace {
 
 using cachealloc::shim::RuntimeFunction;
 
-template <class... Args> int forward(RuntimeFunction which, const void* return_address, Args... args) {
+template <class... Args>
+int forward(RuntimeFunction which, const void* return_address, Args... args) {
     void* address = cachealloc::shim::runtime_function(which, return_address);
-    if (address == nullptr)
-        return cachealloc::shim::kErrorInsufficientDriver;
+    if (address == nullptr) return cachealloc::shim::kErrorInsufficientDriver;
     return reinterpret_cast<int (*)(Args...)>(address)(args...);
 }
 
@@ -138,7 +129,8 @@ CACHEALLOC_EXPORT int cudaFree(void* pointer) {
 }
 
 CACHEALLOC_EXPORT int cudaMallocAsync(void** pointer, std::size_t bytes, void* stream) {
-    return forward(RuntimeFunction::malloc_async, __builtin_return_address(0), pointer, bytes, stream);
+    return forward(RuntimeFunction::malloc_async, __builtin_return_address(0), pointer, bytes,
+                   stream);
 }
 
 CACHEALLOC_EXPORT int cudaFreeAsync(void* pointer, void* stream) {

@@ -132,10 +132,16 @@ OrderResult Fences::host_wait(Stamp stamp) {
     return {};
 }
 
+/// With events a fence and a host wait do: unlike a native wait they harm no capture that begins
+/// meanwhile.
 OrderResult Fences::synchronize() {
+    if (level() != OrderLevel::wait) {
+        const Stamp now = stamp();
+        const OrderResult result = fence(true);
+        return result.done() ? host_wait(now) : result;
+    }
     const std::uint64_t number = clock_.fetch_add(1, std::memory_order_seq_cst) + 1;
-    OrderResult result = await_slot(number);
-    if (result.done()) result = note(order_.synchronize());
+    const OrderResult result = note(order_.synchronize());
     slot(number).number_and_ok.store(number << 1, std::memory_order_release);
     if (result.done()) raise_to(finished_, number);
     return result;

@@ -40,7 +40,8 @@ class StreamOrder {
     /// host goes on at once. Returns done, refused, failed or lost.
     virtual OrderResult wait_on_device(std::uint32_t event) = 0;
 
-    /// Waits on the host for all work submitted to the context. Returns done, refused, failed, lost.
+    /// Waits on the host for all work submitted to the context. Called only at level `wait`, where
+    /// there are no events. Returns done, refused, failed or lost.
     virtual OrderResult synchronize() = 0;
 
     /// Called between two polls of a host wait: lets other threads (or simulated time) run.

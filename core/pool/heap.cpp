@@ -116,8 +116,7 @@ Segment* Heap::make_segment() {
     }
     Segment* const segment = spare_segments_;
     spare_segments_ = segment->next;
-    *segment = Segment();
-    return segment;
+    return new (segment) Segment();
 }
 
 Block* Heap::add_segment(DeviceAddress base, std::uint64_t bytes, bool small, std::uint64_t size) {
@@ -222,6 +221,22 @@ void Heap::hide_all() {
 void Heap::show_all() {
     const std::lock_guard lock(mutex_);
     for (Segment* at = segments_; at != nullptr; at = at->next) map_.insert(*at);
+}
+
+void Heap::forget_all() {
+    const std::lock_guard lock(mutex_);
+    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+        for (Block* block = segment->first; block != nullptr;) {
+            Block* const gone = block;
+            block = block->next;
+            map_.clear_start(gone->address);
+            arena_.recycle(gone);
+        }
+    }
+    segments_ = coldest_ = warmest_ = nullptr;
+    small_ = large_ = BestFitTree();
+    segment_count_ = free_in_tree_ = 0;
+    reserved_.store(0, std::memory_order_relaxed);
 }
 
 Heap::Totals Heap::totals() const {

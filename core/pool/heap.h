@@ -56,6 +56,11 @@ class Heap {
     void hide_all();
     void show_all();
 
+    /// The context is gone for good: forgets every segment and recycles every descriptor, so that
+    /// nothing is found at these addresses when they come back as another context's memory. No
+    /// other call may be running or come later.
+    void forget_all();
+
     struct Totals {
         std::uint64_t reserved = 0;       ///< bytes of all segments
         std::uint64_t free_in_tree = 0;   ///< settled free bytes

@@ -2,6 +2,7 @@
 
 #include "core/pool/block.h"
 
+#include <atomic>
 #include <cstdint>
 
 namespace cachealloc {
@@ -17,7 +18,7 @@ struct Segment {
     std::uint64_t size = 0;
     DevicePool* pool = nullptr; ///< whose it is
     bool small = false;         ///< serves requests up to kSmallRequest
-    bool exported = false;      ///< an IPC handle of it was given out: kept for good
+    std::atomic<bool> exported{false}; ///< an IPC handle of it was given out: kept for good
     Block* first = nullptr;
     Segment* previous = nullptr; ///< list of all segments of the heap
     Segment* next = nullptr;

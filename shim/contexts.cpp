@@ -1,0 +1,170 @@
+#include "shim/contexts.h"
+
+#include "core/pool/host_pages.h"
+#include "shim/driver.h"
+#include "shim/log.h"
+#include "shim/process.h"
+
+#include <algorithm>
+#include <new>
+
+namespace cachealloc::shim {
+
+namespace {
+
+struct Known {
+    CUcontext context;
+    std::uint64_t generation;
+    ContextPool* pool;
+};
+thread_local Known t_known{};
+
+} // namespace
+
+ContextPool::ContextPool(Process& process, CUcontext context, unsigned long long context_id,
+                         CUdevice context_device, OrderLevel level)
+    : handle(context), id(context_id), device(context_device), source(process, *this),
+      order(process, *this),
+      pool(process.map, process.arena, source, order, level, process.options) {}
+
+ContextPool* Contexts::current() {
+    CUcontext context = nullptr;
+    if (real.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
+    const std::uint64_t generation = generation_.load(std::memory_order_acquire);
+    if (t_known.context == context && t_known.generation == generation) return t_known.pool;
+    ContextPool* const pool = look_up(context);
+    t_known = {context, generation, pool};
+    return pool;
+}
+
+ContextPool* Contexts::look_up(CUcontext context) {
+    const std::lock_guard lock(mutex_);
+    const CUcontext owner = owner_of(context);
+    unsigned long long id = 0;
+    if (!real.cuCtxGetId || real.cuCtxGetId(owner, &id) != CUDA_SUCCESS) return nullptr;
+    for (ContextPool* const pool : pools_) {
+        if (!pool->gone && pool->id == id) return pool;
+    }
+    return make(owner, id);
+}
+
+CUcontext Contexts::owner_of(CUcontext context) {
+    for (const Green& green : greens_) {
+        if (green.converted != context) continue;
+        CUcontext primary = nullptr; // alive as long as the green context is
+        if (real.cuDevicePrimaryCtxRetain(&primary, green.device) != CUDA_SUCCESS) break;
+        real.cuDevicePrimaryCtxRelease_v2(green.device);
+        return primary;
+    }
+    return context;
+}
+
+OrderLevel Contexts::starting_level() const {
+    if (process_.options.order == OrderStart::wait) return OrderLevel::wait;
+    if (process_.options.order == OrderStart::finished || alive_.size() > 1 ||
+        finished_everywhere_.load(std::memory_order_acquire)) {
+        return OrderLevel::finished;
+    }
+    return OrderLevel::fenced;
+}
+
+ContextPool* Contexts::make(CUcontext context, unsigned long long id) {
+    const CurrentContext scope(context);
+    CUdevice device = 0;
+    std::size_t total = 0;
+    if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        real.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS) {
+        return nullptr;
+    }
+    void* const memory = map_host_pages(sizeof(ContextPool));
+    if (memory == nullptr) {
+        log_once("pool-memory", LogLevel::warning,
+                 "no host memory for a pool: allocations of this context go to the driver");
+        return nullptr;
+    }
+    auto* const pool =
+        new (memory) ContextPool(process_, context, id, device, starting_level());
+    pool->source.set_total_bytes(total);
+    if (!pool->order.works()) {
+        pool->pool.fences().lower(OrderLevel::wait);
+        log_once("no-context-events", LogLevel::warning,
+                 "this driver has no context events (they came with CUDA 12.5): every cudaFree waits "
+                 "as natively; update the driver to have frees that do not");
+    }
+    pools_.push_back(pool);
+    return pool;
+}
+
+void Contexts::born(CUcontext context, CUdevice device, bool primary) {
+    bool several = false;
+    {
+        const std::lock_guard lock(mutex_);
+        const bool known = std::any_of(alive_.begin(), alive_.end(), [&](const Alive& other) {
+            return primary ? other.primary && other.device == device : other.handle == context;
+        });
+        if (known) return;
+        alive_.push_back({context, device, primary});
+        several = alive_.size() > 1;
+    }
+    if (several) enter_finished_everywhere(true);
+}
+
+void Contexts::note_green_device(CUgreenCtx green, CUdevice device) {
+    const std::lock_guard lock(mutex_);
+    greens_.push_back({green, device, nullptr});
+}
+
+void Contexts::note_converted(CUcontext converted, CUgreenCtx green) {
+    const std::lock_guard lock(mutex_);
+    for (Green& known : greens_) {
+        if (known.green == green) known.converted = converted;
+    }
+    generation_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+std::vector<ContextPool*> Contexts::ending(CUcontext context, CUdevice device) {
+    process_.contexts_ending.fetch_add(1, std::memory_order_seq_cst);
+    std::vector<ContextPool*> pools;
+    const std::lock_guard lock(mutex_);
+    if (context == nullptr) {
+        for (const Alive& alive : alive_) {
+            if (alive.primary && alive.device == device) context = alive.handle;
+        }
+    }
+    for (ContextPool* const pool : pools_) {
+        if (pool->gone || pool->handle != context) continue;
+        pool->pool.kill();
+        pools.push_back(pool);
+    }
+    return pools;
+}
+
+void Contexts::ended(const std::vector<ContextPool*>& pools, CUcontext context, CUdevice device) {
+    {
+        const std::lock_guard lock(mutex_);
+        for (ContextPool* const pool : pools) {
+            pool->gone = true;
+            pool->pool.bury();
+        }
+        std::erase_if(alive_, [&](const Alive& alive) {
+            return context == nullptr ? alive.primary && alive.device == device
+                                      : alive.handle == context;
+        });
+        generation_.fetch_add(1, std::memory_order_acq_rel);
+    }
+    process_.contexts_ending.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Contexts::survived(const std::vector<ContextPool*>& pools) {
+    for (ContextPool* const pool : pools) pool->pool.revive();
+    process_.contexts_ending.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Contexts::enter_finished_everywhere(bool may_wait) {
+    finished_everywhere_.store(true, std::memory_order_release);
+    std::vector<ContextPool*> pools;
+    for_each([&](ContextPool& pool) { pools.push_back(&pool); });
+    for (ContextPool* const pool : pools) pool->pool.enter_finished(may_wait);
+}
+
+} // namespace cachealloc::shim

@@ -1,0 +1,101 @@
+// Which pool belongs to which context.
+//
+// Invariant: one pool per context, told apart by the driver's context id, since handles come back. A
+// converted green context belongs to its primary: context events on it would cover only its own
+// streams, and its memory is the primary's. A pool whose context is gone is never used again.
+#pragma once
+
+#include "core/device_pool.h"
+#include "shim/cuda_order.h"
+#include "shim/cuda_source.h"
+#include "shim/cuda_types.h"
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace cachealloc::shim {
+
+struct Process;
+
+// One context's pool and its way to the driver. Immortal.
+struct ContextPool {
+    ContextPool(Process& process, CUcontext context, unsigned long long context_id,
+                CUdevice context_device, OrderLevel level);
+
+    const CUcontext handle;
+    const unsigned long long id;
+    const CUdevice device;
+    bool gone = false; // under Contexts' lock
+    CudaSource source;
+    CudaOrder order;
+    DevicePool pool;
+};
+
+class Contexts {
+  public:
+    explicit Contexts(Process& process) : process_(process) {}
+
+    // The current context's pool, made at its first use; null when there is no current context or no
+    // pool can be had (the call goes to the driver then). One driver call (8 ns) and a thread-local
+    // comparison, once known. Thread-safe.
+    ContextPool* current();
+
+    // Calls visit(ContextPool&) for every pool whose context lives.
+    template <class Visit> void for_each(Visit visit) {
+        const std::lock_guard lock(mutex_);
+        for (ContextPool* const pool : pools_) {
+            if (!pool->gone) visit(*pool);
+        }
+    }
+    // The same for every pool that ever was, for statistics.
+    template <class Visit> void for_each_ever(Visit visit) {
+        const std::lock_guard lock(mutex_);
+        for (ContextPool* const pool : pools_) visit(*pool);
+    }
+
+    // A context has come to life (a device's primary: at each retain). From the second one on every
+    // pool steps down to level `finished`.
+    void born(CUcontext context, CUdevice device, bool primary);
+
+    // A green context was converted: it belongs to the primary context of `device`.
+    void note_green_device(CUgreenCtx green, CUdevice device);
+    void note_converted(CUcontext converted, CUgreenCtx green);
+
+    // The pools that a driver call is about to end: hidden at once, buried by ended(), shown again by
+    // survived(). Either must follow. `context` null: the primary context of `device`.
+    std::vector<ContextPool*> ending(CUcontext context, CUdevice device);
+    void ended(const std::vector<ContextPool*>& pools, CUcontext context, CUdevice device);
+    void survived(const std::vector<ContextPool*>& pools);
+
+    // Every pool steps down to level `finished` (DevicePool::enter_finished()), those yet to come
+    // start there.
+    void enter_finished_everywhere(bool may_wait);
+
+  private:
+    struct Alive {
+        CUcontext handle;
+        CUdevice device;
+        bool primary;
+    };
+    struct Green {
+        CUgreenCtx green;
+        CUdevice device;
+        CUcontext converted;
+    };
+
+    ContextPool* look_up(CUcontext context);
+    ContextPool* make(CUcontext context, unsigned long long id);
+    CUcontext owner_of(CUcontext context);
+    OrderLevel starting_level() const;
+
+    Process& process_;
+    std::mutex mutex_;
+    std::atomic<std::uint64_t> generation_{1}; // rises whenever a context ends: stale look-ups end
+    std::atomic<bool> finished_everywhere_{false};
+    std::vector<ContextPool*> pools_;
+    std::vector<Alive> alive_;
+    std::vector<Green> greens_;
+};
+
+} // namespace cachealloc::shim

@@ -1,0 +1,39 @@
+#include "shim/cuda_source.h"
+
+#include "shim/driver.h"
+#include "shim/foreign_writers.h"
+#include "shim/process.h"
+
+namespace cachealloc::shim {
+
+CurrentContext::CurrentContext(CUcontext context) {
+    CUcontext current = nullptr;
+    if (real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
+    pushed_ = real.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+}
+
+CurrentContext::~CurrentContext() {
+    CUcontext popped = nullptr;
+    if (pushed_) real.cuCtxPopCurrent_v2(&popped);
+}
+
+SourceResult CudaSource::allocate(std::uint64_t bytes) {
+    if (foreign_writers_present()) owner_.pool.enter_finished(false);
+    const CurrentContext scope(owner_.handle);
+    CUdeviceptr address = 0;
+    process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);
+    const CUresult result = real.cuMemAlloc_v2(&address, bytes);
+    if (result == CUDA_SUCCESS) return {SourceStatus::done, address, 0};
+    return {result == CUDA_ERROR_OUT_OF_MEMORY ? SourceStatus::out_of_memory : SourceStatus::failed,
+            0, static_cast<int>(result)};
+}
+
+SourceResult CudaSource::release(DeviceAddress address, std::uint64_t) {
+    const CurrentContext scope(owner_.handle);
+    process_.calls.free.fetch_add(1, std::memory_order_relaxed);
+    const CUresult result = real.cuMemFree_v2(address);
+    if (result == CUDA_SUCCESS) return {};
+    return {SourceStatus::failed, 0, static_cast<int>(result)};
+}
+
+} // namespace cachealloc::shim

@@ -1,0 +1,130 @@
+// The life of contexts. Their pools are hidden before the driver is asked to end them, so that no
+// other thread meets an address of a dead context that the driver has already given to someone else.
+#include "shim/driver.h"
+#include "shim/process.h"
+
+namespace cachealloc::shim {
+
+namespace {
+
+CUresult created(CUresult result, const CUcontext* context, CUdevice device) {
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr) state->contexts.born(*context, device, false);
+    return result;
+}
+
+template <class Call> CUresult end_context(CUcontext context, Call call) {
+    Process* const state = process();
+    if (state == nullptr || context == nullptr) return call();
+    const auto pools = state->contexts.ending(context, 0);
+    const CUresult result = call();
+    if (result == CUDA_SUCCESS) {
+        state->contexts.ended(pools, context, 0);
+    } else {
+        state->contexts.survived(pools);
+    }
+    return result;
+}
+
+// A release or a reset of a device's primary context: whether it ended is asked afterwards.
+template <class Call> CUresult end_primary(CUdevice device, bool always_ends, Call call) {
+    Process* const state = process();
+    if (state == nullptr) return call();
+    const auto pools = state->contexts.ending(nullptr, device);
+    const CUresult result = call();
+    unsigned int flags = 0;
+    int active = 0;
+    const bool lives_on = real.cuDevicePrimaryCtxGetState(device, &flags, &active) ==
+                              CUDA_SUCCESS &&
+                          active != 0;
+    if (result == CUDA_SUCCESS && (always_ends || !lives_on)) {
+        state->contexts.ended(pools, nullptr, device);
+    } else {
+        state->contexts.survived(pools);
+    }
+    return result;
+}
+
+} // namespace
+
+CUresult hook_cuInit(unsigned int flags) {
+    process(); // options are parsed, and complained about, at the first CUDA call
+    return real.cuInit(flags);
+}
+
+CUresult hook_cuCtxCreate(CUcontext* context, unsigned int flags, CUdevice device) {
+    return created(real.cuCtxCreate(context, flags, device), context, device);
+}
+
+CUresult hook_cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device) {
+    return created(real.cuCtxCreate_v2(context, flags, device), context, device);
+}
+
+CUresult hook_cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* params, int count,
+                             unsigned int flags, CUdevice device) {
+    return created(real.cuCtxCreate_v3(context, params, count, flags, device), context, device);
+}
+
+CUresult hook_cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* params, unsigned int flags,
+                             CUdevice device) {
+    return created(real.cuCtxCreate_v4(context, params, flags, device), context, device);
+}
+
+CUresult hook_cuCtxDestroy(CUcontext context) {
+    return end_context(context, [&] { return real.cuCtxDestroy(context); });
+}
+
+CUresult hook_cuCtxDestroy_v2(CUcontext context) {
+    return end_context(context, [&] { return real.cuCtxDestroy_v2(context); });
+}
+
+CUresult hook_cuCtxDetach(CUcontext context) {
+    return end_context(context, [&] { return real.cuCtxDetach(context); });
+}
+
+CUresult hook_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    const CUresult result = real.cuDevicePrimaryCtxRetain(context, device);
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr) state->contexts.born(*context, device, true);
+    return result;
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device) {
+    return end_primary(device, false, [&] { return real.cuDevicePrimaryCtxRelease(device); });
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    return end_primary(device, false, [&] { return real.cuDevicePrimaryCtxRelease_v2(device); });
+}
+
+CUresult hook_cuDevicePrimaryCtxReset(CUdevice device) {
+    return end_primary(device, true, [&] { return real.cuDevicePrimaryCtxReset(device); });
+}
+
+CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device) {
+    return end_primary(device, true, [&] { return real.cuDevicePrimaryCtxReset_v2(device); });
+}
+
+CUresult hook_cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice device,
+                               unsigned int flags) {
+    const CUresult result = real.cuGreenCtxCreate(green, resources, device, flags);
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr) {
+        state->contexts.note_green_device(*green, device);
+    }
+    return result;
+}
+
+CUresult hook_cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
+    const CUresult result = real.cuCtxFromGreenCtx(context, green);
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr) state->contexts.note_converted(*context, green);
+    return result;
+}
+
+CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+    if (Process* const state = process()) state->contexts.enter_finished_everywhere(true);
+    return real.cuCtxEnablePeerAccess(peer, flags);
+}
+
+} // namespace cachealloc::shim

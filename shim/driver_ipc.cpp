@@ -1,0 +1,28 @@
+// Export of memory to other processes.
+#include "shim/driver.h"
+#include "shim/log.h"
+#include "shim/pooled.h"
+
+namespace cachealloc::shim {
+
+// A handle names a whole driver allocation, and its importer gets that allocation's base. So only a
+// block that begins its segment can be exported: any other would be imported at the wrong address,
+// silently. An importer's writes follow no order of ours: every pool steps down to `finished`.
+CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
+    Process* const state = process();
+    const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
+    if (state != nullptr) state->contexts.enter_finished_everywhere(true);
+    if (owned.segment == nullptr) return real.cuIpcGetMemHandle(handle, pointer);
+    if (owned.live == nullptr) return bad_pointer_code();
+    if (owned.live->address != owned.segment->base) {
+        log_once("ipc-interior", LogLevel::warning,
+                 "cudaIpcGetMemHandle refused: the allocation shares its segment with others and "
+                 "does not begin it, so that importers would map the wrong memory; run this program "
+                 "with CACHEALLOC_CONF=pool:False");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    owned.segment->exported = true;
+    return real.cuIpcGetMemHandle(handle, pointer);
+}
+
+} // namespace cachealloc::shim

@@ -1,0 +1,121 @@
+// What a program may ask about memory: answered per allocation, as natively, never per segment.
+#include "shim/driver.h"
+#include "shim/pooled.h"
+
+#include <algorithm>
+
+namespace cachealloc::shim {
+
+namespace {
+
+// Unique per allocation, like the driver's own, and far above any that the driver has given out
+// (it counts up from 1).
+std::uint64_t buffer_id(const Block& block) {
+    return std::uint64_t{1} << 62 | std::uint64_t{block.index} << 32 | block.generation;
+}
+
+// What depends on where the allocation begins. False: the attribute is the segment's business.
+bool answer(const Block& block, CUpointer_attribute attribute, void* data) {
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *static_cast<std::uint64_t*>(data) = buffer_id(block);
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *static_cast<CUdeviceptr*>(data) = block.address;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *static_cast<std::size_t*>(data) = block.requested.load(std::memory_order_relaxed);
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *static_cast<int*>(data) = block.address == block.segment->base ? 1 : 0;
+        return true;
+    default:
+        return false;
+    }
+}
+
+// A writer outside CUDA is about to learn of this memory: what used it before must be done.
+CUresult await_users(const Owned& owned) {
+    if (owned.live == nullptr) return CUDA_SUCCESS;
+    const PoolResult result = owned.segment->pool->await_finished();
+    if (result.status == PoolStatus::done || result.native == 0) return CUDA_SUCCESS;
+    return static_cast<CUresult>(result.native);
+}
+
+} // namespace
+
+CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes) {
+    const CUresult result = real.cuMemGetInfo_v2(free_bytes, total_bytes);
+    Process* const state = process();
+    if (result != CUDA_SUCCESS || free_bytes == nullptr || state == nullptr) return result;
+    CUdevice device = 0;
+    if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return result;
+    state->contexts.for_each([&](ContextPool& context) {
+        if (context.device == device) *free_bytes += context.pool.wholly_free_bytes();
+    });
+    if (total_bytes != nullptr) *free_bytes = std::min(*free_bytes, *total_bytes);
+    return result;
+}
+
+CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size, CUdeviceptr pointer) {
+    Process* const state = process();
+    const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
+    if (owned.segment == nullptr) return real.cuMemGetAddressRange_v2(base, size, pointer);
+    if (owned.live == nullptr) return real.cuMemGetAddressRange_v2(base, size, kNowhere);
+    if (base != nullptr) *base = owned.live->address;
+    if (size != nullptr) *size = owned.live->requested.load(std::memory_order_relaxed);
+    return CUDA_SUCCESS;
+}
+
+CUresult hook_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
+                                    CUdeviceptr pointer) {
+    Process* const state = process();
+    const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
+    if (owned.segment == nullptr) return real.cuPointerGetAttribute(data, attribute, pointer);
+    if (owned.live == nullptr) return real.cuPointerGetAttribute(data, attribute, kNowhere);
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
+        if (const CUresult waited = await_users(owned)) return waited;
+    }
+    if (data != nullptr && answer(*owned.live, attribute, data)) return CUDA_SUCCESS;
+    return real.cuPointerGetAttribute(data, attribute, pointer);
+}
+
+CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes,
+                                     void** data, CUdeviceptr pointer) {
+    Process* const state = process();
+    const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
+    if (owned.segment == nullptr) {
+        return real.cuPointerGetAttributes(count, attributes, data, pointer);
+    }
+    if (owned.live == nullptr) return real.cuPointerGetAttributes(count, attributes, data, kNowhere);
+    const CUresult result = real.cuPointerGetAttributes(count, attributes, data, pointer);
+    if (result != CUDA_SUCCESS) return result;
+    for (unsigned int i = 0; i < count; ++i) answer(*owned.live, attributes[i], data[i]);
+    return CUDA_SUCCESS;
+}
+
+CUresult hook_cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                    CUdeviceptr pointer) {
+    Process* const state = process();
+    const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
+    if (owned.segment != nullptr) {
+        if (owned.live == nullptr) pointer = kNowhere;
+        if (const CUresult waited = await_users(owned)) return waited;
+    }
+    return real.cuPointerSetAttribute(value, attribute, pointer);
+}
+
+CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, std::size_t size,
+                                            CUmemRangeHandleType type, unsigned long long flags) {
+    Process* const state = process();
+    const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
+    if (owned.segment != nullptr) {
+        if (owned.live == nullptr) pointer = kNowhere;
+        if (const CUresult waited = await_users(owned)) return waited;
+    }
+    return real.cuMemGetHandleForAddressRange(handle, pointer, size, type, flags);
+}
+
+} // namespace cachealloc::shim

@@ -1,0 +1,84 @@
+#include "shim/report.h"
+
+#include "shim/log.h"
+#include "shim/process.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+namespace cachealloc::shim {
+
+namespace {
+
+// The members that add up over pools, under the names they are printed with.
+struct Row {
+    const char* name;
+    std::uint64_t PoolStatistics::*member;
+};
+constexpr Row kRows[] = {
+    {"allocations", &PoolStatistics::allocations},
+    {"frees", &PoolStatistics::frees},
+    {"allocated_bytes", &PoolStatistics::allocated_bytes},
+    {"allocated_bytes_peak", &PoolStatistics::allocated_bytes_peak},
+    {"requested_bytes", &PoolStatistics::requested_bytes},
+    {"reserved_bytes", &PoolStatistics::reserved_bytes},
+    {"reserved_bytes_peak", &PoolStatistics::reserved_bytes_peak},
+    {"segments", &PoolStatistics::segments},
+    {"thread_hits", &PoolStatistics::thread_hits},
+    {"shared_hits", &PoolStatistics::shared_hits},
+    {"limbo_hits", &PoolStatistics::limbo_hits},
+    {"tree_hits", &PoolStatistics::tree_hits},
+    {"segment_allocs", &PoolStatistics::segment_allocs},
+    {"segment_frees", &PoolStatistics::segment_frees},
+    {"splits", &PoolStatistics::splits},
+    {"fences", &PoolStatistics::fences},
+    {"barriers", &PoolStatistics::barriers},
+    {"host_waits", &PoolStatistics::host_waits},
+    {"host_wait_ns", &PoolStatistics::host_wait_ns},
+    {"set_aside", &PoolStatistics::set_aside},
+    {"out_of_memory", &PoolStatistics::out_of_memory},
+};
+
+double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(kMiB); }
+
+} // namespace
+
+void print_statistics() {
+    Process* const state = process();
+    if (state == nullptr) return;
+    PoolStatistics sum;
+    std::uint64_t pools = 0;
+    state->contexts.for_each_ever([&](ContextPool& context) {
+        const PoolStatistics one = context.pool.statistics();
+        for (const Row& row : kRows) sum.*row.member += one.*row.member;
+        ++pools;
+    });
+    char line[2048];
+    int at = std::snprintf(line, sizeof(line),
+                           "cachealloc-stats: {\"pools\": %" PRIu64 ", \"driver_alloc_calls\": %" PRIu64
+                           ", \"driver_free_calls\": %" PRIu64 ", \"passed_calls\": %" PRIu64,
+                           pools, state->calls.alloc.load(), state->calls.free.load(),
+                           state->calls.passed.load());
+    for (const Row& row : kRows) {
+        at += std::snprintf(line + at, sizeof(line) - static_cast<std::size_t>(at),
+                            ", \"%s\": %" PRIu64, row.name, sum.*row.member);
+    }
+    std::fprintf(stderr, "%s}\n", line);
+}
+
+void report_out_of_memory(ContextPool& context, std::uint64_t bytes) {
+    const PoolStatistics now = context.pool.statistics();
+    const double free = mib(now.cached_bytes);
+    const double unusable =
+        now.cached_bytes == 0
+            ? 0
+            : 100.0 * (1.0 - static_cast<double>(now.largest_free_bytes) /
+                                 static_cast<double>(now.cached_bytes));
+    logf(LogLevel::error,
+         "out of device memory: %.1f MiB requested on device %d; live %.1f MiB in %" PRIu64
+         " blocks, cached %.1f MiB, largest free block %.1f MiB, fragmentation %.0f %%",
+         mib(bytes), context.device, mib(now.allocated_bytes), now.allocations - now.frees, free,
+         mib(now.largest_free_bytes), unusable);
+}
+
+} // namespace cachealloc::shim
