@@ -47,10 +47,13 @@ void* in_driver(void* handle, const char* name, const link_map* object) {
     return address != nullptr && object_of(address) == object ? address : nullptr;
 }
 
-// Whether `handle` leads to a driver: one object that defines both, which excludes libraries that
-// wrap some of its functions, and this one.
+// Every driver has it and nobody intercepts it, this library least of all.
+constexpr const char* kAnchor = "cuDriverGetVersion";
+
+// The driver that `handle` leads to: the object that defines both the anchor and the allocation,
+// which excludes libraries that wrap some of its functions, and this one. Null for none.
 const link_map* driver_behind(void* handle) {
-    const link_map* object = object_of(real_dlsym(handle, "cuInit"));
+    const link_map* object = object_of(real_dlsym(handle, kAnchor));
     if (object == nullptr || in_driver(handle, "cuMemAlloc_v2", object) == nullptr) return nullptr;
     return object;
 }
@@ -143,7 +146,7 @@ bool bind_driver(void* handle) {
     // A program may open the driver to look, close it, and open it again for use.
     dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     // The last look-up must succeed: the caller may ask dlerror() about its own.
-    real_dlsym(handle, "cuInit");
+    real_dlsym(handle, kAnchor);
     bound.store(true, std::memory_order_release);
     return true;
 }

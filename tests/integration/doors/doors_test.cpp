@@ -1,5 +1,5 @@
-// Which function each door hands out. Runs under the preload with the fake driver in reach; each case
-// needs a process of its own, because a driver is taken over once.
+// Which function each door hands out. Runs under the preload with the fake driver in reach; each
+// case needs a process of its own, because a driver is taken over once.
 #include "tests/integration/doors/process.h"
 
 #include <catch2/catch.hpp>
@@ -56,8 +56,7 @@ TEST_CASE("dlvsym replaces like dlsym") {
 }
 
 TEST_CASE("cuGetProcAddress with four arguments") {
-    const auto look_up =
-        reinterpret_cast<GetProcAddress>(dlsym(open_driver(), "cuGetProcAddress"));
+    const auto look_up = reinterpret_cast<GetProcAddress>(dlsym(open_driver(), "cuGetProcAddress"));
     REQUIRE(in_shim(reinterpret_cast<void*>(look_up)));
     void* function = nullptr;
     CHECK(look_up("cuMemAlloc", &function, 3020, 0) == 0);

@@ -1,4 +1,5 @@
-// A program linked with a shared libcudart: for the main program "its own" is what follows the shim.
+// A program linked with a shared libcudart: for the main program "its own" is what follows the
+// shim.
 #include "tests/integration/doors/process.h"
 
 #include <catch2/catch.hpp>

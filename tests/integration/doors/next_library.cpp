@@ -1,6 +1,6 @@
-// A library that wraps a C library function and forwards with RTLD_NEXT, as preloads, sanitizers and
-// OpenMP runtimes do. RTLD_NEXT must mean "after this library", whoever else is preloaded. The results
-// pass through a volatile, since a look-up in tail position has another caller.
+// A library that wraps a C library function and forwards with RTLD_NEXT, as preloads, sanitizers
+// and OpenMP runtimes do. RTLD_NEXT must mean "after this library", whoever else is preloaded. The
+// results pass through a volatile, since a look-up in tail position has another caller.
 #include <dlfcn.h>
 #include <sys/types.h>
 

@@ -1,5 +1,5 @@
-// RTLD_NEXT and RTLD_DEFAULT keep their meaning for everyone. Under the control preload, whose dlsym
-// is an ordinary function, this program must fail.
+// RTLD_NEXT and RTLD_DEFAULT keep their meaning for everyone. Under the control preload, whose
+// dlsym is an ordinary function, this program must fail.
 #include "tests/integration/doors/process.h"
 
 #include <cstdio>
@@ -23,7 +23,6 @@ int main() {
     check(doors::file_of(next_library_found_versioned()) == "libc.so.6", "also through dlvsym");
     check(doors::file_of(dlsym(RTLD_DEFAULT, "getppid")) == "libnext_library.so",
           "RTLD_DEFAULT is the first in scope");
-    if (failures == 0)
-        check(getppid() > 0, "the wrapper forwards");
+    if (failures == 0) check(getppid() > 0, "the wrapper forwards");
     return failures == 0 ? 0 : 1;
 }

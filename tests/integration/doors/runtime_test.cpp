@@ -14,8 +14,7 @@ struct User {
         INFO(path);
         REQUIRE(handle != nullptr);
         // Bound to the preload, else the test would show nothing.
-        const auto bound_to =
-            reinterpret_cast<const char* (*)()>(dlsym(handle, "user_bound_to"));
+        const auto bound_to = reinterpret_cast<const char* (*)()>(dlsym(handle, "user_bound_to"));
         REQUIRE(std::string(bound_to()).find("libcachealloc") != std::string::npos);
     }
     int call(const char* name) const {

@@ -7,6 +7,12 @@ RUNTIME_EXPORT int cudaMalloc(void** pointer, std::size_t) {
     *pointer = nullptr;
     return RUNTIME_ID + 1;
 }
-RUNTIME_EXPORT int cudaFree(void*) { return RUNTIME_ID + 2; }
-RUNTIME_EXPORT int cudaMallocAsync(void**, std::size_t, void*) { return RUNTIME_ID + 3; }
-RUNTIME_EXPORT int cudaFreeAsync(void*, void*) { return RUNTIME_ID + 4; }
+RUNTIME_EXPORT int cudaFree(void*) {
+    return RUNTIME_ID + 2;
+}
+RUNTIME_EXPORT int cudaMallocAsync(void**, std::size_t, void*) {
+    return RUNTIME_ID + 3;
+}
+RUNTIME_EXPORT int cudaFreeAsync(void*, void*) {
+    return RUNTIME_ID + 4;
+}

@@ -1,6 +1,6 @@
 // A process that has nothing to do with this project: it allocates, throws, starts threads, looks
-// names up. Built plain and with every sanitizer. With HOST_USES_CUDA set it also uses the driver as a
-// CUDA runtime does. Ends with status 0 and prints "host ok", or says what went wrong.
+// names up. Built plain and with every sanitizer. With HOST_USES_CUDA set it also uses the driver
+// as a CUDA runtime does. Ends with status 0 and prints "host ok", or says what went wrong.
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -36,8 +36,7 @@ int thread_count() {
 
 int throwing(int depth) {
     const auto guard = std::make_unique<int>(depth);
-    if (depth == 0)
-        throw std::runtime_error("bottom");
+    if (depth == 0) throw std::runtime_error("bottom");
     return throwing(depth - 1) + *guard;
 }
 
@@ -82,8 +81,7 @@ void look_ups() {
 void cuda() {
     void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     check(driver != nullptr, "the driver opens");
-    if (driver == nullptr)
-        return;
+    if (driver == nullptr) return;
     using LookUp = int (*)(const char*, void**, int, std::uint64_t, int*);
     const auto first = reinterpret_cast<LookUp>(dlsym(driver, "cuGetProcAddress_v2"));
     LookUp look_up = nullptr;
@@ -102,8 +100,7 @@ void cuda() {
     find(set_current, "cuCtxSetCurrent", 4000);
     find(allocate, "cuMemAlloc", 3020);
     find(release, "cuMemFree", 3020);
-    if (failures != 0)
-        return;
+    if (failures != 0) return;
     void* context = nullptr;
     check(init(0) == 0, "cuInit");
     check(retain(&context, 0) == 0, "cuDevicePrimaryCtxRetain");
@@ -124,8 +121,7 @@ int main() {
     exceptions();
     threads();
     look_ups();
-    if (std::getenv("HOST_USES_CUDA") != nullptr)
-        cuda();
+    if (std::getenv("HOST_USES_CUDA") != nullptr) cuda();
     std::puts(failures == 0 ? "host ok" : "host failed");
     return failures == 0 ? 0 : 1;
 }

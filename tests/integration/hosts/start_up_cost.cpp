@@ -1,5 +1,5 @@
-// What the preload costs a process that never touches CUDA: starts /bin/true in turns with and without
-// it and prints the medians. It prints, it does not judge: machines differ.
+// What the preload costs a process that never touches CUDA: starts /bin/true in turns with and
+// without it and prints the medians. It prints, it does not judge: machines differ.
 //
 // usage: start_up_cost LIBRARY [rounds]
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The shim's own prototypes and values against cuda.h's. Compiling is the test: every intercepted or
-// called function must pass its arguments as the header's function of that name does.
+// The shim's own prototypes and values against cuda.h's. Compiling is the test: every intercepted
+// or called function must pass its arguments as the header's function of that name does.
 #define __CUDA_API_VERSION_INTERNAL // declares every name as it is, without renaming macros
 #include <cuda.h>
 
@@ -15,15 +15,17 @@ namespace {
 template <class A, class B>
 constexpr bool same_argument =
     sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&
-    (std::is_integral_v<A> || std::is_enum_v<A>) == (std::is_integral_v<B> || std::is_enum_v<B>) &&
-    std::is_floating_point_v<A> == std::is_floating_point_v<B>;
+    (std::is_integral_v<A> || std::is_enum_v<A>) ==
+        (std::is_integral_v<B> ||
+         std::is_enum_v<B>)&&std::is_floating_point_v<A> == std::is_floating_point_v<B>;
 
-template <class A, class B> struct SameAbi : std::false_type {};
+template <class A, class B>
+struct SameAbi : std::false_type {};
 
 template <class RA, class... A, class RB, class... B>
-    requires(sizeof...(A) == sizeof...(B))
-struct SameAbi<RA(A...), RB(B...)>
-    : std::bool_constant<same_argument<RA, RB> && (same_argument<A, B> && ...)> {};
+requires(sizeof...(A) == sizeof...(B)) struct SameAbi<RA(A...), RB(B...)>
+    : std::bool_constant<same_argument<RA, RB> && (same_argument<A, B> && ...)> {
+};
 
 // The checks must be able to fail.
 static_assert(SameAbi<int(void*, unsigned), CUresult(char*, CUdevice)>::value);
@@ -108,9 +110,9 @@ static_assert(std::is_same_v<CUdevice, ::CUdevice>);
 } // namespace cachealloc::shim
 
 int main() {
-    const bool streams = cachealloc::shim::kStreamLegacy == static_cast<void*>(CU_STREAM_LEGACY) &&
-                         cachealloc::shim::kStreamPerThread ==
-                             static_cast<void*>(CU_STREAM_PER_THREAD);
+    const bool streams =
+        cachealloc::shim::kStreamLegacy == static_cast<void*>(CU_STREAM_LEGACY) &&
+        cachealloc::shim::kStreamPerThread == static_cast<void*>(CU_STREAM_PER_THREAD);
     std::printf("compared with the headers of CUDA %d\n", CUDA_VERSION);
     return streams ? 0 : 1;
 }

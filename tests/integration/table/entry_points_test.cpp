@@ -9,13 +9,14 @@ using namespace cachealloc::shim;
 
 namespace {
 
-Entry entry(std::size_t i) { return static_cast<Entry>(i); }
+Entry entry(std::size_t i) {
+    return static_cast<Entry>(i);
+}
 
 // "cuMemcpyAsync" for "cuMemcpyAsync_v2_ptsz".
 std::string root(std::string name) {
     for (const char* suffix : {"_ptsz", "_ptds"}) {
-        if (name.ends_with(suffix))
-            name.resize(name.size() - 5);
+        if (name.ends_with(suffix)) name.resize(name.size() - 5);
     }
     if (name.size() > 3 && name[name.size() - 3] == '_' && name[name.size() - 2] == 'v')
         name.resize(name.size() - 3);
@@ -45,8 +46,8 @@ TEST_CASE("every row is found by its exact name and by nothing else") {
 }
 
 TEST_CASE("names that only look like the driver's") {
-    for (const char* name : {"", "c", "cu", "cu_", "cublasCreate_v2", "cudnnCreate", "curl_easy_init",
-                             "cudaMalloc", "CuMemAlloc", "cuMemAlloc_v2 ", "cuZ"})
+    for (const char* name : {"", "c", "cu", "cu_", "cublasCreate_v2", "cudnnCreate",
+                             "curl_easy_init", "cudaMalloc", "CuMemAlloc", "cuMemAlloc_v2 ", "cuZ"})
         CHECK(find_entry(name) == Entry::none);
 }
 
@@ -54,8 +55,7 @@ TEST_CASE("hooks and rows point at each other") {
     std::size_t hooks = 0;
     for (std::size_t i = 0; i < kEntryCount; ++i) {
         const Hook hook = entry_hook(entry(i));
-        if (hook == Hook::none)
-            continue;
+        if (hook == Hook::none) continue;
         ++hooks;
         CHECK(std::string(hook_name(hook)) == entry_name(entry(i)));
     }
@@ -83,8 +83,7 @@ TEST_CASE("kinds and streams are consistent") {
             CHECK(entry_stream(plain) == stream);
             CHECK((entry_hook(plain) == Hook::none) == (entry_hook(entry(i)) == Hook::none));
         }
-        if (stream == kStreamImplicit || stream == kStreamInStruct)
-            CHECK(kind == Kind::submit);
+        if (stream == kStreamImplicit || stream == kStreamInStruct) CHECK(kind == Kind::submit);
         // cuGetProcAddress asks for names without a suffix.
         CHECK(find_entry(root(name).c_str()) != Entry::none);
     }
