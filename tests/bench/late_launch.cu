@@ -4,6 +4,9 @@
 // whatever writes it next behind that kernel: the kernel checks, late, that no word has changed.
 // Each round: fill p, launch the late reader of p on stream A, then three times free the block,
 // allocate one of the same size, and overwrite that on stream B.
+#include "tests/apps/app.h"
+#include "tests/simcuda/twin.h"
+
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -23,25 +26,37 @@ void check(cudaError_t status, const char* what) {
     std::exit(1);
 }
 
-__device__ std::uint64_t now_ns() {
-    std::uint64_t value;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
-    return value;
-}
+} // namespace
 
-// Every block waits `wait_ns`, then the grid counts the words of `data` that differ.
-__global__ void late_reader(const volatile unsigned* data, std::size_t words, unsigned expected,
-                            std::uint64_t wait_ns, unsigned long long* wrong) {
-    const std::uint64_t end = now_ns() + wait_ns;
-    while (now_ns() < end)
-        __nanosleep(1000);
+// Waits, then counts the words of `data` that differ from `expected`.
+extern "C" __global__ void late_reader(const volatile unsigned* data, std::size_t words,
+                                       unsigned expected, std::uint64_t wait_ns,
+                                       unsigned long long* wrong) {
+    app::spin_ns(wait_ns);
     unsigned long long bad = 0;
-    const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-    for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < words; i += step) {
+    for (std::size_t i = app::thread_index(); i < words; i += app::thread_count()) {
         if (data[i] != expected) ++bad;
     }
     if (bad != 0) atomicAdd(wrong, bad);
 }
+
+SIMCUDA_TWIN(late_reader) {
+    auto data = simcuda_arg<const unsigned*>(args, 0);
+    auto words = simcuda_arg<std::size_t>(args, 1);
+    auto expected = simcuda_arg<unsigned>(args, 2);
+    auto wait_ns = simcuda_arg<std::uint64_t>(args, 3);
+    auto wrong = simcuda_arg<unsigned long long*>(args, 4);
+    sim->reads(sim, data, words * sizeof(unsigned));
+    sim->writes(sim, wrong, sizeof *wrong);
+    sim->duration_ns(sim, wait_ns);
+    simcuda_body(sim, [=] {
+        for (std::size_t i = 0; i < words; ++i) {
+            if (data[i] != expected) ++*wrong;
+        }
+    });
+}
+
+namespace {
 
 double microseconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
@@ -69,6 +84,7 @@ int main(int argc, char** argv) {
     check(cudaMemset(wrong, 0, sizeof *wrong), "cudaMemset");
     void* block = nullptr;
     check(cudaMalloc(&block, bytes), "cudaMalloc");
+    check(cudaDeviceSynchronize(), "set up");
     // Loads the kernel, which would otherwise happen behind the first timed launch.
     late_reader<<<1, 32, 0, reader>>>(static_cast<unsigned*>(block), 0, 0, 0, wrong);
     check(cudaDeviceSynchronize(), "warm up");
