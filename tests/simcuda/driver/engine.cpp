@@ -178,6 +178,11 @@ void World::check_accesses(const OpPtr& op) {
             op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
             return;
         }
+        if (covered && !allocation->accessible) {
+            error(*op->label + " touches mapped memory without access rights");
+            op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+            return;
+        }
         if (covered && op->work.kernel &&
             (allocation->kind == Memory::device || allocation->kind == Memory::imported) &&
             allocation->device != op->ctx->device &&
@@ -198,9 +203,9 @@ void World::check_accesses(const OpPtr& op) {
     }
 }
 
-void World::host_access(std::uintptr_t p, std::size_t bytes, bool write) {
+void World::host_access(std::uintptr_t p, std::size_t bytes, bool write, const char* label) {
     const Stamp stamp{0, ++epochs_[0], ++next_op_,
-                      std::make_shared<const std::string>("the host")};
+                      std::make_shared<const std::string>(label)};
     host_[0] = stamp.epoch;
     for (const Race& r : oracle.access(p, p + bytes, write, stamp, host_)) {
         race(r);

@@ -95,7 +95,8 @@ CUresult submit(const StreamPtr& s, Work work, OpPtr* op) {
         pass_free_gate(s->ctx);
     }
     if (s->capture != nullptr) {
-        return add_node(s, std::move(work), node_type(work));
+        const CUgraphNodeType type = node_type(work);
+        return add_node(s, std::move(work), type);
     }
     if (s->kind == StreamKind::legacy) {
         // The legacy stream would depend on what only exists in a capture.
@@ -147,7 +148,10 @@ void check_release(const Allocation& a, const char* by) {
     if (const OpPtr op = w.pending_user(a.base, a.size)) {
         w.error(std::string(by) + ": memory freed that " + *op->label + " (#" +
                 std::to_string(op->id) + ") still uses");
+        return;
     }
+    // Whoever takes memory away must know that its users are done.
+    w.host_access(a.base, a.size, true, by);
 }
 
 void drop_allocation(const std::shared_ptr<Allocation>& a) {

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -22,6 +23,30 @@ void* map_pages(std::size_t bytes, bool accessible) {
 }
 
 void unmap_pages(void* p, std::size_t bytes) { munmap(p, bytes); }
+
+int memory_file(std::size_t bytes) {
+    const int file = memfd_create("simcuda", MFD_CLOEXEC);
+    if (file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+void* map_file(void* where, std::size_t bytes, int file, std::size_t offset, bool accessible) {
+    void* p = mmap(where, bytes, accessible ? PROT_READ | PROT_WRITE : PROT_NONE,
+                   MAP_SHARED | MAP_NORESERVE | (where == nullptr ? 0 : MAP_FIXED), file,
+                   static_cast<off_t>(offset));
+    return p == MAP_FAILED ? nullptr : p;
+}
+
+void reserve_again(void* p, std::size_t bytes) {
+    mmap(p, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+void set_accessible(void* p, std::size_t bytes, bool accessible) {
+    mprotect(p, bytes, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
 
 bool carve(std::map<std::uintptr_t, std::size_t>& holes, std::uintptr_t base, std::size_t bytes) {
     auto it = holes.upper_bound(base);
@@ -74,11 +99,17 @@ std::uintptr_t DeviceMemory::allocate(std::size_t bytes) {
         return 0;
     }
     if (begin_ == 0) {
+        // A shared file and not anonymous memory, so that other processes can map it.
         void* p = map_pages(kAddresses + kGranule, false);
-        if (p == nullptr) {
+        file_ = memory_file(kAddresses);
+        if (p == nullptr || file_ < 0) {
             return 0;
         }
         begin_ = round_up(reinterpret_cast<std::uintptr_t>(p), kGranule);
+        if (map_file(at_address(begin_), kAddresses, file_, 0, false) == nullptr) {
+            begin_ = 0;
+            return 0;
+        }
         end_ = begin_ + kAddresses;
         free_[begin_] = kAddresses;
     }
@@ -121,7 +152,7 @@ std::uintptr_t DeviceMemory::allocate_granules(std::size_t bytes) {
 }
 
 void DeviceMemory::release_granules(std::uintptr_t base, std::size_t bytes) {
-    madvise(at_address(base), bytes, MADV_DONTNEED);
+    madvise(at_address(base), bytes, MADV_REMOVE);  // while still writable: it punches a hole
     mprotect(at_address(base), bytes, PROT_NONE);
     fill_hole(free_, base, bytes);
     auto& last = last_[bytes];

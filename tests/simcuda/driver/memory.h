@@ -45,6 +45,9 @@ class DeviceMemory {
     std::size_t limit() const { return limit_; }
     std::size_t used() const { return used_; }
     void set_limit(std::size_t limit) { limit_ = limit; }
+    // The file behind the addresses, and where in it `p` is: what another process maps.
+    int file() const { return file_; }
+    std::uintptr_t begin() const { return begin_; }
     bool contains(std::uintptr_t p) const { return p >= begin_ && p < end_; }
 
   private:
@@ -60,6 +63,7 @@ class DeviceMemory {
 
     std::size_t limit_ = 0;
     std::size_t used_ = 0;
+    int file_ = -1;
     std::uintptr_t begin_ = 0;
     std::uintptr_t end_ = 0;
     std::map<std::uintptr_t, std::size_t> free_;                       // unused addresses
@@ -84,8 +88,9 @@ struct Allocation {
     std::uint64_t buffer_id = 0;
     unsigned flags = 0;
     std::shared_ptr<Pool> pool;
-    bool freeing = false;        // given to a stream-ordered free that has not run yet
-    std::uint64_t physical = 0;  // for mapped memory: serial of the physical handle
+    bool freeing = false;     // given to a stream-ordered free that has not run yet
+    bool accessible = true;   // mapped memory is not before cuMemSetAccess
+    std::uint64_t physical = 0;  // for mapped memory: serial of the physical memory
 
     bool on_host() const { return kind == Memory::pinned || kind == Memory::registered; }
     std::uintptr_t end() const { return base + size; }
@@ -110,6 +115,13 @@ class AddressMap {
 
 // Anonymous memory from the system; null when there is none.
 void* map_pages(std::size_t bytes, bool accessible);
+// A sparse memory file, -1 when there is none.
+int memory_file(std::size_t bytes);
+// Maps part of one, at `where` (replacing what is there) unless that is null.
+void* map_file(void* where, std::size_t bytes, int file, std::size_t offset, bool accessible);
+// Turns pages into plain reserved addresses again.
+void reserve_again(void* p, std::size_t bytes);
+void set_accessible(void* p, std::size_t bytes, bool accessible);
 void unmap_pages(void* p, std::size_t bytes);
 
 }  // namespace simcuda

@@ -87,6 +87,8 @@ class World {
     // Submits work behind everything that must come before it on this stream.
     // `also`: one more operation to come behind (an event's).
     OpPtr submit(const StreamPtr& s, Work work, const OpPtr& also = nullptr);
+    // What new work of this stream must come behind.
+    std::vector<OpPtr> predecessors(const StreamPtr& s);
     // The operation that ends when all work of the context submitted so far has ended.
     OpPtr all_of(const ContextPtr& ctx, const char* label, Work work = {});
     // Work behind the given operations only.
@@ -99,7 +101,9 @@ class World {
 
     // The host knows that `op` has ended: what any thread submits from now on is ordered behind it.
     void host_learns(const Clock& clock) { join(host_, clock); }
-    void host_access(std::uintptr_t p, std::size_t bytes, bool write);
+    // The host touches memory itself, or takes it away (`label` says how).
+    void host_access(std::uintptr_t p, std::size_t bytes, bool write,
+                     const char* label = "the host");
 
     StreamPtr make_stream(const ContextPtr& ctx, StreamKind kind, unsigned flags, int priority);
     void retire_stream(const StreamPtr& s);
@@ -119,7 +123,6 @@ class World {
     void callback_thread();
     void depend(const OpPtr& op, const OpPtr& before);
     void collect_slots();
-    std::vector<OpPtr> predecessors(const StreamPtr& s);
 
     Ns now_ = 0;
     std::uint64_t next_op_ = 0;

@@ -1,0 +1,159 @@
+// Graphs: made by capture, instantiated, launched again and again.
+#include <algorithm>
+
+#include "guard.h"
+
+using namespace simcuda;
+
+namespace {
+
+World& world() { return World::get(); }
+
+std::map<CUgraphExec, std::shared_ptr<GraphExec>>& execs() {
+    static auto* const table = new std::map<CUgraphExec, std::shared_ptr<GraphExec>>;
+    return *table;
+}
+
+CUresult instantiate(CUgraphExec* out, CUgraph graph) {
+    const GraphPtr g = world().graphs.find(graph);
+    if (out == nullptr || g == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    auto exec = std::make_shared<GraphExec>();
+    exec->nodes = g->nodes;
+    *out = reinterpret_cast<CUgraphExec>(exec.get());
+    execs()[*out] = exec;
+    return CUDA_SUCCESS;
+}
+
+// Node by node behind what the stream holds; the stream goes on behind the last of them.
+CUresult launch(bool pt, CUgraphExec handle, CUstream stream) {
+    World& w = world();
+    StreamPtr s;
+    SIM_TRY(stream_of(stream, pt, &s));
+    const auto it = execs().find(handle);
+    if (it == execs().end()) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const std::shared_ptr<GraphExec> exec = it->second;
+    if (s->capture != nullptr) {
+        if (s->capture->invalidated) {
+            return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        }
+        // A graph inside a graph: its nodes, one behind the other.
+        for (const auto& node : exec->nodes) {
+            SIM_TRY(add_node(s, node->work, node->type));
+        }
+        return CUDA_SUCCESS;
+    }
+    Work first;
+    first.label = "cuGraphLaunch";
+    first.duration = 1000;
+    OpPtr begin;
+    SIM_TRY(submit(s, first, &begin));
+    std::vector<OpPtr> before{begin, exec->last};
+    std::map<const Node*, OpPtr> ops;
+    std::vector<OpPtr> all{begin};
+    for (const auto& node : exec->nodes) {
+        std::vector<OpPtr> after = before;
+        for (const auto& earlier : node->after) {
+            const auto op = ops.find(earlier.get());
+            if (op != ops.end()) {
+                after.push_back(op->second);
+            }
+        }
+        Work work = node->work;
+        work.label += " of a graph";
+        ops[node.get()] = w.submit_after(s->ctx, s, std::move(work), after, false);
+        all.push_back(ops[node.get()]);
+    }
+    Work last;
+    last.label = "the end of a graph";
+    last.duration = 0;
+    exec->last = w.submit_after(s->ctx, s, std::move(last), all, true);
+    return CUDA_SUCCESS;
+}
+
+CUresult upload(bool pt, CUgraphExec, CUstream stream) {
+    StreamPtr s;
+    return stream_of(stream, pt, &s);
+}
+
+CUresult with_params(bool, CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* p) {
+    if (p == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    p->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    return instantiate(exec, graph);
+}
+
+}  // namespace
+
+SIM_EXPORT CUresult cuGraphCreate(CUgraph* graph, unsigned int flags) {
+    SIM_ENTER(cuGraphCreate);
+    if (graph == nullptr || flags != 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *graph = world().graphs.add(std::make_shared<Graph>());
+    return CUDA_SUCCESS;
+}
+
+SIM_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
+    SIM_ENTER(cuGraphDestroy);
+    return world().graphs.remove(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_EXPORT CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*,
+                                       size_t) {
+    SIM_ENTER(cuGraphInstantiate);
+    return instantiate(exec, graph);
+}
+SIM_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode*, char*,
+                                          size_t) {
+    SIM_ENTER(cuGraphInstantiate_v2);
+    return instantiate(exec, graph);
+}
+SIM_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
+                                                unsigned long long) {
+    SIM_ENTER(cuGraphInstantiateWithFlags);
+    return instantiate(exec, graph);
+}
+SIM_TWINS(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz, with_params,
+          (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* p), exec, graph, p)
+SIM_TWINS(cuGraphLaunch, cuGraphLaunch_ptsz, launch, (CUgraphExec exec, CUstream s), exec, s)
+SIM_TWINS(cuGraphUpload, cuGraphUpload_ptsz, upload, (CUgraphExec exec, CUstream s), exec, s)
+
+SIM_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
+    SIM_ENTER(cuGraphExecDestroy);
+    return execs().erase(exec) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+    SIM_ENTER(cuGraphGetNodes);
+    const GraphPtr g = world().graphs.find(graph);
+    if (g == nullptr || count == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (nodes != nullptr) {
+        *count = std::min(*count, g->nodes.size());
+        for (std::size_t i = 0; i < *count; ++i) {
+            nodes[i] = g->nodes[i]->handle;
+        }
+    } else {
+        *count = g->nodes.size();
+    }
+    return CUDA_SUCCESS;
+}
+
+SIM_EXPORT CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
+    SIM_ENTER(cuGraphNodeGetType);
+    for (const auto& [graph, g] : world().graphs.all()) {
+        for (const auto& node : g->nodes) {
+            if (node->handle == handle) {
+                *type = node->type;
+                return CUDA_SUCCESS;
+            }
+        }
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,338 @@
+// Stream capture: the measured table, how captures spread, graphs.
+#include <thread>
+
+#include "fixture.h"
+
+using namespace simtest;
+
+namespace {
+
+// A capture under way on a non-blocking stream.
+struct Capturing {
+    Device device;
+    CUdeviceptr p = alloc(4096);
+    CUstream s = stream();
+    CUevent idle = event();
+
+    explicit Capturing(CUstreamCaptureMode mode) {
+        REQUIRE(cuStreamBeginCapture(s, mode) == CUDA_SUCCESS);
+    }
+    CUstreamCaptureStatus status() {
+        CUstreamCaptureStatus st{};
+        REQUIRE(cuStreamIsCapturing(s, &st) == CUDA_SUCCESS);
+        return st;
+    }
+    bool valid() { return status() == CU_STREAM_CAPTURE_STATUS_ACTIVE; }
+    ~Capturing() {
+        CUgraph g = nullptr;
+        cuStreamEndCapture(s, &g);
+    }
+};
+
+template <class F>
+CUresult in_another_thread(CUcontext ctx, F&& call) {
+    CUresult r = CUDA_ERROR_UNKNOWN;
+    std::thread([&] {
+        cuCtxSetCurrent(ctx);
+        r = call();
+    }).join();
+    return r;
+}
+
+CUresult try_alloc() {
+    CUdeviceptr p = 0;
+    return cuMemAlloc(&p, 512);
+}
+
+constexpr CUstreamCaptureMode kGlobal = CU_STREAM_CAPTURE_MODE_GLOBAL;
+constexpr CUstreamCaptureMode kLocal = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+constexpr CUstreamCaptureMode kRelaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+}  // namespace
+
+TEST_CASE("cuMemAlloc beside a capture") {
+    SECTION("global, capturing thread") {
+        Capturing c(kGlobal);
+        CHECK(try_alloc() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("thread-local, capturing thread") {
+        Capturing c(kLocal);
+        CHECK(try_alloc() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("relaxed") {
+        Capturing c(kRelaxed);
+        CHECK(try_alloc() == CUDA_SUCCESS);
+        CHECK(c.valid());
+    }
+    SECTION("global, another thread") {
+        Capturing c(kGlobal);
+        CHECK(in_another_thread(c.device.ctx(), try_alloc) ==
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("thread-local and relaxed, another thread") {
+        for (const auto mode : {kLocal, kRelaxed}) {
+            Capturing c(mode);
+            CHECK(in_another_thread(c.device.ctx(), try_alloc) == CUDA_SUCCESS);
+            CHECK(c.valid());
+        }
+    }
+}
+
+TEST_CASE("cuMemFree beside a capture: the capture check comes before the pointer check") {
+    int local = 0;
+    const auto foreign = reinterpret_cast<CUdeviceptr>(&local);
+    SECTION("global and thread-local, capturing thread") {
+        for (const auto mode : {kGlobal, kLocal}) {
+            for (int which = 0; which < 4; ++which) {
+                Capturing c(mode);
+                const CUdeviceptr p[] = {c.p, c.p + 1, foreign, 0};
+                CHECK(cuMemFree(p[which]) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+                CHECK(!c.valid());
+            }
+        }
+    }
+    SECTION("relaxed") {
+        Capturing c(kRelaxed);
+        CHECK(cuMemFree(c.p + 1) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(cuMemFree(foreign) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(cuMemFree(0) == CUDA_SUCCESS);
+        CHECK(cuMemFree(c.p) == CUDA_SUCCESS);
+        CHECK(c.valid());
+    }
+    SECTION("another thread, any mode") {
+        for (const auto mode : {kGlobal, kLocal, kRelaxed}) {
+            Capturing c(mode);
+            const CUdeviceptr p = c.p;
+            CHECK(in_another_thread(c.device.ctx(), [p] { return cuMemFree(p); }) ==
+                  CUDA_SUCCESS);
+            CHECK(c.valid());
+        }
+    }
+}
+
+TEST_CASE("queries beside a capture") {
+    SECTION("capturing thread") {
+        Capturing c(kGlobal);
+        CHECK(cuEventQuery(c.idle) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("relaxed") {
+        Capturing c(kRelaxed);
+        CHECK(cuEventQuery(c.idle) == CUDA_SUCCESS);
+        CHECK(c.valid());
+    }
+    SECTION("another thread, global") {
+        Capturing c(kGlobal);
+        const CUevent e = c.idle;
+        CHECK(in_another_thread(c.device.ctx(), [e] { return cuEventQuery(e); }) ==
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("another thread, stream query, global") {
+        Capturing c(kGlobal);
+        CHECK(in_another_thread(c.device.ctx(), [] { return cuStreamQuery(nullptr); }) ==
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("another thread, global, under the relaxed exchange") {
+        Capturing c(kGlobal);
+        const CUevent e = c.idle;
+        CHECK(in_another_thread(c.device.ctx(), [e] {
+                  CUstreamCaptureMode mode = kRelaxed;
+                  cuThreadExchangeStreamCaptureMode(&mode);
+                  return cuEventQuery(e);
+              }) == CUDA_SUCCESS);
+        CHECK(c.valid());
+    }
+    SECTION("another thread, thread-local and relaxed") {
+        for (const auto mode : {kLocal, kRelaxed}) {
+            Capturing c(mode);
+            const CUevent e = c.idle;
+            CHECK(in_another_thread(c.device.ctx(), [e] { return cuEventQuery(e); }) ==
+                  CUDA_SUCCESS);
+            CHECK(c.valid());
+        }
+    }
+}
+
+TEST_CASE("under the relaxed exchange a global capture is left alone") {
+    Capturing c(kGlobal);
+    const CUstream other = stream();
+    CUstreamCaptureMode mode = kRelaxed;
+    REQUIRE(cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(mode == kGlobal);
+    CHECK(try_alloc() == CUDA_SUCCESS);
+    CHECK(cuMemFree(c.p) == CUDA_SUCCESS);
+    const CUevent e = event();
+    CHECK(cuEventRecord(e, other) == CUDA_SUCCESS);
+    CHECK(cuEventQuery(e) != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    REQUIRE(cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS);
+    CHECK(mode == kRelaxed);
+    CHECK(c.valid());
+}
+
+TEST_CASE("context events fail beside a capture in any mode and invalidate it") {
+    for (const auto mode : {kGlobal, kLocal, kRelaxed}) {
+        {
+            Capturing c(mode);
+            CHECK(cuCtxRecordEvent(c.device.ctx(), c.idle) ==
+                  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            CHECK(!c.valid());
+        }
+        {
+            Capturing c(mode);
+            CUstreamCaptureMode relaxed = kRelaxed;
+            cuThreadExchangeStreamCaptureMode(&relaxed);
+            CHECK(cuCtxWaitEvent(c.device.ctx(), c.idle) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+            cuThreadExchangeStreamCaptureMode(&relaxed);
+            CHECK(!c.valid());
+        }
+    }
+}
+
+TEST_CASE("an invalidated capture stays open until its end, which fails") {
+    Capturing c(kGlobal);
+    try_alloc();
+    CHECK(launch_fill(c.s, c.p, 64, 1, 1000) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CUgraph g = nullptr;
+    CHECK(cuStreamEndCapture(c.s, &g) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CHECK(g == nullptr);
+    CHECK(try_alloc() == CUDA_SUCCESS);
+    CHECK(launch_fill(c.s, c.p, 64, 1, 1000) == CUDA_SUCCESS);
+}
+
+TEST_CASE("the legacy stream beside a capture") {
+    Capturing c(kRelaxed);
+    SECTION("a record succeeds") {
+        CHECK(cuEventRecord(c.idle, nullptr) == CUDA_SUCCESS);
+        CHECK(c.valid());
+    }
+    SECTION("work beside a non-blocking stream's capture succeeds") {
+        CHECK(cuMemsetD8(c.p, 0, 64) == CUDA_SUCCESS);
+        CHECK(c.valid());
+    }
+    SECTION("work beside a blocking stream's capture does not") {
+        const CUstream blocking = stream(CU_STREAM_DEFAULT);
+        REQUIRE(cuStreamBeginCapture(blocking, kRelaxed) == CUDA_SUCCESS);
+        CHECK(cuMemsetD8(c.p, 0, 64) == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        CUgraph g = nullptr;
+        CHECK(cuStreamEndCapture(blocking, &g) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    CHECK(cuStreamBeginCapture(nullptr, kRelaxed) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+TEST_CASE("a graph runs what was captured, each time it is launched") {
+    Device device;
+    const CUdeviceptr p = alloc(4096);
+    const CUstream s = stream();
+    const CUstream side = stream();
+    const CUevent fork = event();
+    const CUevent joined = event();
+    REQUIRE(cuStreamBeginCapture(s, kGlobal) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(s, p, 64, 1, 1000) == CUDA_SUCCESS);
+    REQUIRE(cuEventRecord(fork, s) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(side, fork, 0) == CUDA_SUCCESS);
+    CUstreamCaptureStatus status{};
+    REQUIRE(cuStreamIsCapturing(side, &status) == CUDA_SUCCESS);
+    CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    REQUIRE(launch_sum(side, p + 1024, p, 64, 5000) == CUDA_SUCCESS);
+    REQUIRE(cuEventRecord(joined, side) == CUDA_SUCCESS);
+    CUgraph g = nullptr;
+    SECTION("unjoined") {
+        CHECK(cuStreamEndCapture(s, &g) == CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    }
+    SECTION("joined") {
+        REQUIRE(cuStreamWaitEvent(s, joined, 0) == CUDA_SUCCESS);
+        REQUIRE(launch_fill(s, p, 64, 2, 1000) == CUDA_SUCCESS);
+        REQUIRE(cuStreamEndCapture(s, &g) == CUDA_SUCCESS);
+        std::size_t nodes = 0;
+        REQUIRE(cuGraphGetNodes(g, nullptr, &nodes) == CUDA_SUCCESS);
+        CHECK(nodes == 3);
+        CUgraphExec exec = nullptr;
+        REQUIRE(cuGraphInstantiate(&exec, g, 0) == CUDA_SUCCESS);
+        REQUIRE(cuGraphDestroy(g) == CUDA_SUCCESS);
+        for (int i = 0; i < 3; ++i) {
+            REQUIRE(cuMemsetD8Async(p, 0, 4096, s) == CUDA_SUCCESS);
+            REQUIRE(cuGraphLaunch(exec, s) == CUDA_SUCCESS);
+            REQUIRE(cuStreamSynchronize(s) == CUDA_SUCCESS);
+            unsigned sum = 0;
+            REQUIRE(cuMemcpyDtoH(&sum, p + 1024, 4) == CUDA_SUCCESS);
+            CHECK(sum == 64);
+            unsigned char byte = 0;
+            REQUIRE(cuMemcpyDtoH(&byte, p, 1) == CUDA_SUCCESS);
+            CHECK(byte == 2);
+        }
+        CHECK(control::races() == 0);
+        SECTION("its accesses race like others") {
+            REQUIRE(cuGraphLaunch(exec, s) == CUDA_SUCCESS);
+            REQUIRE(cuMemsetD8Async(p, 0, 64, stream()) == CUDA_SUCCESS);
+            REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+            CHECK(control::races() > 0);
+        }
+        SECTION("a context wait holds it up") {
+            REQUIRE(launch_sum(side, p + 2048, p, 64, 200 * kMs) == CUDA_SUCCESS);
+            const CUevent e = event();
+            REQUIRE(cuCtxRecordEvent(device.ctx(), e) == CUDA_SUCCESS);
+            REQUIRE(cuCtxWaitEvent(device.ctx(), e) == CUDA_SUCCESS);
+            REQUIRE(cuGraphLaunch(exec, stream()) == CUDA_SUCCESS);
+            REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+            CHECK(control::races() == 0);
+        }
+        REQUIRE(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    }
+}
+
+TEST_CASE("ends of captures in the wrong place") {
+    Capturing c(kGlobal);
+    const CUstream other = stream();
+    CUgraph g = nullptr;
+    CHECK(cuStreamEndCapture(other, &g) == CUDA_ERROR_ILLEGAL_STATE);
+    const CUstream s = c.s;
+    CHECK(in_another_thread(c.device.ctx(), [s] {
+              CUgraph graph = nullptr;
+              return cuStreamEndCapture(s, &graph);
+          }) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    CHECK(c.valid());
+}
+
+TEST_CASE("waiting for uncaptured work inside a capture breaks its isolation") {
+    Device device;
+    const CUstream outside = stream();
+    const CUstream s = stream();
+    const CUevent e = event();
+    REQUIRE(cuEventRecord(e, outside) == CUDA_SUCCESS);
+    REQUIRE(cuStreamBeginCapture(s, kGlobal) == CUDA_SUCCESS);
+    CHECK(cuStreamWaitEvent(s, e, 0) == CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    CUgraph g = nullptr;
+    CHECK(cuStreamEndCapture(s, &g) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_CASE("an event of a capture cannot be queried") {
+    Capturing c(kRelaxed);
+    REQUIRE(cuEventRecord(c.idle, c.s) == CUDA_SUCCESS);
+    CHECK(cuEventQuery(c.idle) == CUDA_ERROR_CAPTURED_EVENT);
+    CHECK(cuEventSynchronize(c.idle) == CUDA_ERROR_CAPTURED_EVENT);
+}
+
+TEST_CASE("capture into a graph that exists") {
+    Device device;
+    const CUdeviceptr p = alloc(4096);
+    const CUstream s = stream();
+    CUgraph g = nullptr;
+    REQUIRE(cuGraphCreate(&g, 0) == CUDA_SUCCESS);
+    REQUIRE(cuStreamBeginCaptureToGraph(s, g, nullptr, nullptr, 0, kGlobal) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(s, p, 64, 7, 1000) == CUDA_SUCCESS);
+    CUgraph same = nullptr;
+    REQUIRE(cuStreamEndCapture(s, &same) == CUDA_SUCCESS);
+    CHECK(same == g);
+    CUgraphExec exec = nullptr;
+    REQUIRE(cuGraphInstantiate(&exec, g, 0) == CUDA_SUCCESS);
+    REQUIRE(cuGraphLaunch(exec, s) == CUDA_SUCCESS);
+    REQUIRE(cuStreamSynchronize(s) == CUDA_SUCCESS);
+    unsigned char byte = 0;
+    REQUIRE(cuMemcpyDtoH(&byte, p, 1) == CUDA_SUCCESS);
+    CHECK(byte == 7);
+}
