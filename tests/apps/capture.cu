@@ -128,7 +128,8 @@ bool failing_captures(cudaStream_t stream) {
     right &= inside("cudaFree", kGlobal, true, data, stream, free_spare, cudaSuccess, cudaSuccess);
     right &=
         inside("cudaMalloc", kLocal, true, data, stream, malloc_spare, cudaSuccess, cudaSuccess);
-    right &= inside("cudaFree", kRelaxed, false, data, stream, free_spare, cudaSuccess, cudaSuccess);
+    right &=
+        inside("cudaFree", kRelaxed, false, data, stream, free_spare, cudaSuccess, cudaSuccess);
     CUDA_CHECK(cudaFree(data));
     return right;
 }

@@ -133,8 +133,8 @@ int main(int argc, char** argv) {
     Word* staging[kFills] = {};
     std::size_t staging_words = words_of(kSizes - 1) / 2;
     for (int fill = 0; fill < kFills; ++fill) {
-        CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&staging[fill]),
-                                  staging_words * sizeof(Word)));
+        CUDA_CHECK(
+            cudaMallocHost(reinterpret_cast<void**>(&staging[fill]), staging_words * sizeof(Word)));
         for (std::size_t i = 0; i < staging_words; ++i) {
             staging[fill][i] = host_word(i, fill);
         }

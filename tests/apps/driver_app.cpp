@@ -107,8 +107,8 @@ int main(int argc, char** argv) {
         DRIVER_CHECK(cuMemAlloc(&copy, bytes));
         DRIVER_CHECK(cuMemsetD32Async(data, 0x01010101u, count, stream));
         void* args[] = {&data, &count, &factor};
-        DRIVER_CHECK(cuLaunchKernel(kernel, (count + 255) / 256, 1, 1, 256, 1, 1, 0, stream, args,
-                                    nullptr));
+        DRIVER_CHECK(
+            cuLaunchKernel(kernel, (count + 255) / 256, 1, 1, 256, 1, 1, 0, stream, args, nullptr));
         DRIVER_CHECK(cuMemcpyDtoDAsync(copy, data, bytes, stream));
         DRIVER_CHECK(cuMemFree(data)); // Natively waits for the work above.
         std::vector<Word> host(count);

@@ -16,7 +16,8 @@ using app::Word;
 constexpr std::size_t kWords = 100000;
 
 /// Runs `child` in a forked process; its exit status, or -1 if it did not end by itself.
-template <typename Child> int in_child(Child child) {
+template <typename Child>
+int in_child(Child child) {
     std::fflush(nullptr); // What is buffered must not be written twice.
     pid_t pid = fork();
     REQUIRE_TRUE(pid >= 0);

@@ -142,7 +142,8 @@ const Way kWays[] = {
 constexpr std::size_t kSizes[] = {64, 4096, 100032, 1 << 20, 16 << 20};
 constexpr std::size_t kLargest = 16 << 20;
 
-template <typename Function> void driver_entry(const char* name, int version, Function& out) {
+template <typename Function>
+void driver_entry(const char* name, int version, Function& out) {
     void* address = nullptr;
     cudaDriverEntryPointQueryResult found{};
     CUDA_CHECK(cudaGetDriverEntryPointByVersion(name, &address, static_cast<unsigned>(version),

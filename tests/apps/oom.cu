@@ -99,7 +99,6 @@ int main(int argc, char** argv) {
 
     std::printf("oom: %zu pieces, %zu freed, %zu taken again, %s, %zu damaged, half in one: %s\n",
                 got, freed, again, full ? "full" : "NOT full", damaged, half_fits ? "yes" : "NO");
-    bool right =
-        got == available / bytes && again == freed && full && damaged == 0 && half_fits;
+    bool right = got == available / bytes && again == freed && full && damaged == 0 && half_fits;
     return right ? 0 : 1;
 }

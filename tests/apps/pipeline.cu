@@ -72,11 +72,11 @@ struct Pipeline {
     int outputs = 0;
     std::size_t bytes = 0;
     cudaStream_t streams[kStreams] = {};
-    Word* fixed[kStreams] = {};  // prealloc only
-    Word* inputs[kInputs] = {};  // pinned
-    std::vector<Word*> results;  // pinned; item i goes to slot i % outputs
-    std::vector<Sum> expected;   // per item
-    Sum* sums = nullptr;         // per item, device
+    Word* fixed[kStreams] = {}; // prealloc only
+    Word* inputs[kInputs] = {}; // pinned
+    std::vector<Word*> results; // pinned; item i goes to slot i % outputs
+    std::vector<Sum> expected;  // per item
+    Sum* sums = nullptr;        // per item, device
 
     std::size_t words() const { return bytes / sizeof(Word); }
 };
@@ -166,10 +166,9 @@ double pass(const Pipeline& p, std::uint64_t busy_ns) {
         int s = item % kStreams;
         cudaStream_t stream = p.streams[s];
         Word* block = get(p, s);
-        CUDA_CHECK(cudaMemcpyAsync(block, p.inputs[item % kInputs], p.bytes,
-                                   cudaMemcpyHostToDevice, stream));
-        pipeline_item<<<kGrid, kBlock, 0, stream>>>(block, p.words(), item, busy_ns,
-                                                    p.sums + item);
+        CUDA_CHECK(cudaMemcpyAsync(block, p.inputs[item % kInputs], p.bytes, cudaMemcpyHostToDevice,
+                                   stream));
+        pipeline_item<<<kGrid, kBlock, 0, stream>>>(block, p.words(), item, busy_ns, p.sums + item);
         CUDA_CHECK_LAUNCH();
         CUDA_CHECK(cudaMemcpyAsync(p.results[static_cast<std::size_t>(item % p.outputs)], block,
                                    p.bytes, cudaMemcpyDeviceToHost, stream));
@@ -235,8 +234,8 @@ int main(int argc, char** argv) {
     Pipeline p;
     p.mode = mode == "prealloc" ? Mode::prealloc : mode == "async" ? Mode::async : Mode::malloc;
     p.items = app::option(argc, argv, "--items", 400);
-    p.bytes = static_cast<std::size_t>(app::option(argc, argv, "--bytes", 4 << 20)) /
-              sizeof(Word) * sizeof(Word);
+    p.bytes = static_cast<std::size_t>(app::option(argc, argv, "--bytes", 4 << 20)) / sizeof(Word) *
+              sizeof(Word);
     p.outputs = std::min(kMostOutputs, (p.items + kStreams - 1) / kStreams * kStreams);
     set_up(p);
     bool right = true;

@@ -24,7 +24,7 @@ struct Parcel {
 };
 
 class Mailbox {
-public:
+  public:
     void put(const Parcel& parcel) {
         std::lock_guard<std::mutex> lock(mutex_);
         parcels_.push(parcel);
@@ -39,7 +39,7 @@ public:
         return parcel;
     }
 
-private:
+  private:
     std::mutex mutex_;
     std::condition_variable arrived_;
     std::queue<Parcel> parcels_;

@@ -38,7 +38,8 @@ Result copy_async(const Driver& driver, void* dst, const void* src, size_t bytes
 }
 
 /// Both ends' primary contexts, then `copy_between(dst context, src context)`.
-template <typename Copy> Result between(int dst_device, int src_device, Copy&& copy_between) {
+template <typename Copy>
+Result between(int dst_device, int src_device, Copy&& copy_between) {
     CUcontext dst_context = nullptr;
     CUcontext src_context = nullptr;
     Result result = primary_context(dst_device, dst_context);
@@ -51,8 +52,7 @@ template <typename Copy> Result between(int dst_device, int src_device, Copy&& c
 } // namespace
 } // namespace simcuda::runtime
 
-RUNTIME_TWINS(_ptds, cudaMemcpy,
-              (void* dst, const void* src, size_t bytes, cudaMemcpyKind kind),
+RUNTIME_TWINS(_ptds, cudaMemcpy, (void* dst, const void* src, size_t bytes, cudaMemcpyKind kind),
               { return copy(driver, dst, src, bytes, kind); })
 
 RUNTIME_TWINS(_ptsz, cudaMemcpyAsync,
@@ -81,8 +81,8 @@ RUNTIME_TWINS(_ptds, cudaMemcpy2D,
                size_t height, cudaMemcpyKind kind),
               {
                   CUDA_MEMCPY2D params{};
-                  Result result = describe_copy_2d(params, dst, dst_pitch, src, src_pitch, width,
-                                                   height, kind);
+                  Result result =
+                      describe_copy_2d(params, dst, dst_pitch, src, src_pitch, width, height, kind);
                   return result.ok() ? Result(driver.cuMemcpy2DUnaligned(&params)) : result;
               })
 
@@ -91,8 +91,8 @@ RUNTIME_TWINS(_ptsz, cudaMemcpy2DAsync,
                size_t height, cudaMemcpyKind kind, cudaStream_t stream),
               {
                   CUDA_MEMCPY2D params{};
-                  Result result = describe_copy_2d(params, dst, dst_pitch, src, src_pitch, width,
-                                                   height, kind);
+                  Result result =
+                      describe_copy_2d(params, dst, dst_pitch, src, src_pitch, width, height, kind);
                   return result.ok() ? Result(driver.cuMemcpy2DAsync(&params, stream)) : result;
               })
 
@@ -108,9 +108,8 @@ RUNTIME_TWINS(_ptsz, cudaMemcpy3DAsync, (const cudaMemcpy3DParms* wanted, cudaSt
     return result.ok() ? Result(driver.cuMemcpy3DAsync(&params, stream)) : result;
 })
 
-RUNTIME_TWINS(_ptds, cudaMemset, (void* dst, int value, size_t bytes), {
-    return driver.cuMemsetD8(device(dst), static_cast<unsigned char>(value), bytes);
-})
+RUNTIME_TWINS(_ptds, cudaMemset, (void* dst, int value, size_t bytes),
+              { return driver.cuMemsetD8(device(dst), static_cast<unsigned char>(value), bytes); })
 
 RUNTIME_TWINS(_ptsz, cudaMemsetAsync, (void* dst, int value, size_t bytes, cudaStream_t stream), {
     return driver.cuMemsetD8Async(device(dst), static_cast<unsigned char>(value), bytes, stream);

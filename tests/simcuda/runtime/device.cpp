@@ -1,12 +1,12 @@
 // Devices: choosing, asking, limits, peers, reset, and the way to the driver's entry points.
 #include "tests/simcuda/runtime/state.h"
 
-RUNTIME_API(init, cudaGetDeviceCount, (int* count),
-            { return count ? Result(driver.cuDeviceGetCount(count)) : Result(cudaErrorInvalidValue); })
-
-RUNTIME_API(init, cudaGetDevice, (int* device), {
-    return device ? current_device(driver, *device) : Result(cudaErrorInvalidValue);
+RUNTIME_API(init, cudaGetDeviceCount, (int* count), {
+    return count ? Result(driver.cuDeviceGetCount(count)) : Result(cudaErrorInvalidValue);
 })
+
+RUNTIME_API(init, cudaGetDevice, (int* device),
+            { return device ? current_device(driver, *device) : Result(cudaErrorInvalidValue); })
 
 RUNTIME_API(init, cudaSetDevice, (int device), {
     int count = 0;
@@ -38,8 +38,7 @@ RUNTIME_API(init, cudaSetDeviceFlags, (unsigned flags), {
     return result.ok() ? Result(driver.cuDevicePrimaryCtxSetFlags(device, flags)) : result;
 })
 
-RUNTIME_API(context, cudaGetDeviceFlags, (unsigned* flags),
-            { return driver.cuCtxGetFlags(flags); })
+RUNTIME_API(context, cudaGetDeviceFlags, (unsigned* flags), { return driver.cuCtxGetFlags(flags); })
 
 RUNTIME_API(init, cudaDeviceReset, (), { return reset_primary(driver); })
 
@@ -125,8 +124,8 @@ cudaError_t driver_entry_point(const char* name, void** address, unsigned versio
         flags = cudaEnablePerThreadDefaultStream;
     }
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
-    Result result = driver_library().get_proc_address(name, address, static_cast<int>(version),
-                                                      flags, &found);
+    Result result =
+        driver_library().get_proc_address(name, address, static_cast<int>(version), flags, &found);
     if (status) {
         *status = static_cast<cudaDriverEntryPointQueryResult>(found);
         if (found != CU_GET_PROC_ADDRESS_SUCCESS) {

@@ -1,22 +1,24 @@
 #pragma once
 
 #include <cuda.h>
-#include <cudaTypedefs.h>
 #include <cudaProfilerTypedefs.h>
+#include <cudaTypedefs.h>
 
 namespace simcuda::runtime {
 
 /// One driver entry point. Calling one that the driver does not have answers
 /// CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, as the real runtime does.
-template <typename Function> class Entry;
-template <typename... Arguments> class Entry<CUresult (*)(Arguments...)> {
-public:
+template <typename Function>
+class Entry;
+template <typename... Arguments>
+class Entry<CUresult (*)(Arguments...)> {
+  public:
     CUresult operator()(Arguments... arguments) const {
         return address_ ? address_(arguments...) : CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER;
     }
     void set(void* address) { address_ = reinterpret_cast<CUresult (*)(Arguments...)>(address); }
 
-private:
+  private:
     CUresult (*address_)(Arguments...) = nullptr;
 };
 
@@ -33,7 +35,8 @@ enum class DefaultStream { legacy, per_thread };
 
 /// Both views of the driver and how it was reached.
 struct DriverLibrary {
-    CUresult status = CUDA_ERROR_NOT_INITIALIZED; ///< Not success: libcuda.so.1 is missing or alien.
+    CUresult status =
+        CUDA_ERROR_NOT_INITIALIZED; ///< Not success: libcuda.so.1 is missing or alien.
     Entry<PFN_cuInit_v2000> cuInit;
     PFN_cuGetProcAddress_v12000 get_proc_address = nullptr;
     Driver legacy;

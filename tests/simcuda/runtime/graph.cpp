@@ -4,7 +4,6 @@
 #include "tests/simcuda/runtime/pointers.h"
 #include "tests/simcuda/runtime/state.h"
 
-
 RUNTIME_TWINS(_ptsz, cudaStreamBeginCapture, (cudaStream_t stream, cudaStreamCaptureMode mode), {
     return driver.cuStreamBeginCapture(stream, static_cast<CUstreamCaptureMode>(mode));
 })
@@ -22,8 +21,8 @@ RUNTIME_TWINS(_ptsz, cudaStreamBeginCaptureToGraph,
 RUNTIME_TWINS(_ptsz, cudaStreamEndCapture, (cudaStream_t stream, cudaGraph_t* graph),
               { return driver.cuStreamEndCapture(stream, graph); })
 
-RUNTIME_TWINS(_ptsz, cudaStreamIsCapturing,
-              (cudaStream_t stream, cudaStreamCaptureStatus* status), {
+RUNTIME_TWINS(_ptsz, cudaStreamIsCapturing, (cudaStream_t stream, cudaStreamCaptureStatus* status),
+              {
                   CUstreamCaptureStatus value = CU_STREAM_CAPTURE_STATUS_NONE;
                   Result result = driver.cuStreamIsCapturing(stream, &value);
                   if (status) {
@@ -72,13 +71,13 @@ RUNTIME_API(context, cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode
 RUNTIME_API(context, cudaGraphCreate, (cudaGraph_t * graph, unsigned flags),
             { return driver.cuGraphCreate(graph, flags); })
 
-RUNTIME_API(context, cudaGraphDestroy, (cudaGraph_t graph), { return driver.cuGraphDestroy(graph); })
+RUNTIME_API(context, cudaGraphDestroy, (cudaGraph_t graph),
+            { return driver.cuGraphDestroy(graph); })
 
 RUNTIME_API(context, cudaGraphClone, (cudaGraph_t * clone, cudaGraph_t graph),
             { return driver.cuGraphClone(clone, graph); })
 
-RUNTIME_API(context, cudaGraphGetNodes,
-            (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count),
+RUNTIME_API(context, cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count),
             { return driver.cuGraphGetNodes(graph, nodes, count); })
 
 RUNTIME_API(context, cudaGraphNodeGetType, (cudaGraphNode_t node, cudaGraphNodeType* type), {
@@ -184,8 +183,7 @@ RUNTIME_API(context, cudaGraphAddHostNode,
             })
 
 RUNTIME_API(context, cudaGraphAddEmptyNode,
-            (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t* after,
-             size_t count),
+            (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t* after, size_t count),
             { return driver.cuGraphAddEmptyNode(node, graph, after, count); })
 
 RUNTIME_API(context, cudaGraphAddChildGraphNode,

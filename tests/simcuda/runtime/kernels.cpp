@@ -40,7 +40,7 @@ Registry& registry() {
 
 /// Loading code is no part of a capture that happens to be open.
 class RelaxedCapture {
-public:
+  public:
     explicit RelaxedCapture(const Driver& driver) : driver_(driver) {
         driver_.cuThreadExchangeStreamCaptureMode(&mode_);
     }
@@ -48,7 +48,7 @@ public:
     RelaxedCapture(const RelaxedCapture&) = delete;
     RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
-private:
+  private:
     const Driver& driver_;
     CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };

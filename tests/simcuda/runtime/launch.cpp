@@ -146,18 +146,18 @@ RUNTIME_API(context, cudaFuncSetAttribute,
             (const void* stub, cudaFuncAttribute attribute, int value), {
                 CUfunction function = nullptr;
                 Result result = kernel_function(driver, stub, function);
-                return result.ok() ? Result(driver.cuFuncSetAttribute(
-                                         function, static_cast<CUfunction_attribute>(attribute),
-                                         value))
-                                   : result;
+                return result.ok()
+                           ? Result(driver.cuFuncSetAttribute(
+                                 function, static_cast<CUfunction_attribute>(attribute), value))
+                           : result;
             })
 
 RUNTIME_API(context, cudaFuncSetCacheConfig, (const void* stub, cudaFuncCache config), {
     CUfunction function = nullptr;
     Result result = kernel_function(driver, stub, function);
-    return result.ok() ? Result(driver.cuFuncSetCacheConfig(function,
-                                                            static_cast<CUfunc_cache>(config)))
-                       : result;
+    return result.ok()
+               ? Result(driver.cuFuncSetCacheConfig(function, static_cast<CUfunc_cache>(config)))
+               : result;
 })
 
 RUNTIME_API(context, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,

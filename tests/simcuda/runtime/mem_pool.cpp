@@ -76,8 +76,7 @@ RUNTIME_API(context, cudaMemPoolExportToShareableHandle,
             })
 
 RUNTIME_API(context, cudaMemPoolImportFromShareableHandle,
-            (cudaMemPool_t * pool, void* handle, cudaMemAllocationHandleType type,
-             unsigned flags),
+            (cudaMemPool_t * pool, void* handle, cudaMemAllocationHandleType type, unsigned flags),
             {
                 return driver.cuMemPoolImportFromShareableHandle(
                     pool, handle, static_cast<CUmemAllocationHandleType>(type), flags);
@@ -109,8 +108,8 @@ RUNTIME_API(context, cudaIpcGetMemHandle, (cudaIpcMemHandle_t * out, void* addre
     return result;
 })
 
-RUNTIME_API(context, cudaIpcOpenMemHandle,
-            (void** out, cudaIpcMemHandle_t handle, unsigned flags), {
+RUNTIME_API(context, cudaIpcOpenMemHandle, (void** out, cudaIpcMemHandle_t handle, unsigned flags),
+            {
                 if (!out) {
                     return cudaErrorInvalidValue;
                 }

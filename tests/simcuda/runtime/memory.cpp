@@ -1,6 +1,6 @@
 // Device and host memory: allocation, freeing, attributes.
-#include "tests/simcuda/runtime/state.h"
 #include "tests/simcuda/runtime/pointers.h"
+#include "tests/simcuda/runtime/state.h"
 
 RUNTIME_API(context, cudaMalloc, (void** out, size_t bytes), {
     if (!out) {
@@ -16,9 +16,8 @@ RUNTIME_API(context, cudaMalloc, (void** out, size_t bytes), {
     return result;
 })
 
-RUNTIME_API(context, cudaFree, (void* address), {
-    return address ? Result(driver.cuMemFree(device(address))) : Result(cudaSuccess);
-})
+RUNTIME_API(context, cudaFree, (void* address),
+            { return address ? Result(driver.cuMemFree(device(address))) : Result(cudaSuccess); })
 
 RUNTIME_API(context, cudaMallocManaged, (void** out, size_t bytes, unsigned flags), {
     if (!out || bytes == 0) {
@@ -113,9 +112,8 @@ RUNTIME_API(context, cudaHostAlloc, (void** out, size_t bytes, unsigned flags), 
     return bytes ? Result(driver.cuMemHostAlloc(out, bytes, flags)) : Result(cudaSuccess);
 })
 
-RUNTIME_API(context, cudaFreeHost, (void* address), {
-    return address ? Result(driver.cuMemFreeHost(address)) : Result(cudaSuccess);
-})
+RUNTIME_API(context, cudaFreeHost, (void* address),
+            { return address ? Result(driver.cuMemFreeHost(address)) : Result(cudaSuccess); })
 
 RUNTIME_API(context, cudaHostRegister, (void* address, size_t bytes, unsigned flags),
             { return driver.cuMemHostRegister(address, bytes, flags); })

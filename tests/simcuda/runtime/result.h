@@ -8,13 +8,13 @@ namespace simcuda::runtime {
 /// What a runtime call returns. Driver codes convert, since the two enumerations share their
 /// numbers; the exceptions below are checked at compile time.
 class Result {
-public:
+  public:
     constexpr Result(cudaError_t code) : code_(code) {}
     constexpr Result(CUresult code) : code_(static_cast<cudaError_t>(code)) {}
     constexpr bool ok() const { return code_ == cudaSuccess; }
     constexpr cudaError_t code() const { return code_; }
 
-private:
+  private:
     cudaError_t code_;
 };
 

@@ -101,8 +101,8 @@ TEST_CASE("per-thread twins reach the driver's twins") {
     CHECK(control::calls("cuMemsetD8_v2") == 1);
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
 
-    CHECK(cudaMemcpyAsync_ptsz(buffer.address, host.data(), 256, cudaMemcpyHostToDevice,
-                               nullptr) == cudaSuccess);
+    CHECK(cudaMemcpyAsync_ptsz(buffer.address, host.data(), 256, cudaMemcpyHostToDevice, nullptr) ==
+          cudaSuccess);
     CHECK(cudaMemset_ptds(buffer.address, 2, 256) == cudaSuccess);
     CHECK(control::calls("cuMemcpyHtoDAsync_v2_ptsz") == 1);
     CHECK(control::calls("cuMemsetD8_v2_ptds") == 1);
@@ -162,8 +162,7 @@ TEST_CASE("a thread without a context gets the primary one, a program's own stay
     REQUIRE(cudaFree(nullptr) == cudaSuccess);
     void* lib = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
     REQUIRE(lib);
-    auto get_current =
-        reinterpret_cast<CUresult (*)(CUcontext*)>(dlsym(lib, "cuCtxGetCurrent"));
+    auto get_current = reinterpret_cast<CUresult (*)(CUcontext*)>(dlsym(lib, "cuCtxGetCurrent"));
     auto set_current = reinterpret_cast<CUresult (*)(CUcontext)>(dlsym(lib, "cuCtxSetCurrent"));
     auto create = reinterpret_cast<CUresult (*)(CUcontext*, unsigned, CUdevice)>(
         dlsym(lib, "cuCtxCreate_v2"));

@@ -40,7 +40,8 @@ Result current_device(const Driver& driver, int& device);
 cudaError_t remember(Result result);
 
 /// The frame of every exported function.
-template <typename Body> cudaError_t call(Needs needs, DefaultStream kind, Body&& body) {
+template <typename Body>
+cudaError_t call(Needs needs, DefaultStream kind, Body&& body) {
     Result ready = prepare(needs);
     if (!ready.ok()) {
         return remember(ready);

@@ -20,8 +20,7 @@ RUNTIME_TWINS(_ptsz, cudaStreamSynchronize, (cudaStream_t stream),
 RUNTIME_TWINS(_ptsz, cudaStreamQuery, (cudaStream_t stream),
               { return driver.cuStreamQuery(stream); })
 
-RUNTIME_TWINS(_ptsz, cudaStreamWaitEvent,
-              (cudaStream_t stream, cudaEvent_t event, unsigned flags),
+RUNTIME_TWINS(_ptsz, cudaStreamWaitEvent, (cudaStream_t stream, cudaEvent_t event, unsigned flags),
               { return driver.cuStreamWaitEvent(stream, event, flags); })
 
 RUNTIME_TWINS(_ptsz, cudaStreamGetFlags, (cudaStream_t stream, unsigned* flags),

@@ -44,9 +44,9 @@ RUNTIME_TWINS(_ptds, cudaMemcpyToSymbol,
                   if (!result.ok()) {
                       return result;
                   }
-                  return kind == cudaMemcpyHostToDevice ? driver.cuMemcpyHtoD(address, src, bytes)
-                                                        : driver.cuMemcpy(address, device(src),
-                                                                          bytes);
+                  return kind == cudaMemcpyHostToDevice
+                             ? driver.cuMemcpyHtoD(address, src, bytes)
+                             : driver.cuMemcpy(address, device(src), bytes);
               })
 
 RUNTIME_TWINS(_ptds, cudaMemcpyFromSymbol,
@@ -56,7 +56,7 @@ RUNTIME_TWINS(_ptds, cudaMemcpyFromSymbol,
                   if (!result.ok()) {
                       return result;
                   }
-                  return kind == cudaMemcpyDeviceToHost ? driver.cuMemcpyDtoH(dst, address, bytes)
-                                                        : driver.cuMemcpy(device(dst), address,
-                                                                          bytes);
+                  return kind == cudaMemcpyDeviceToHost
+                             ? driver.cuMemcpyDtoH(dst, address, bytes)
+                             : driver.cuMemcpy(device(dst), address, bytes);
               })
