@@ -1,0 +1,77 @@
+#pragma once
+
+#include "core/device_pool.h"
+
+#include "simulated_device.h"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+inline cachealloc::Options pool_options(cachealloc::FreeMode mode = cachealloc::FreeMode::async) {
+    cachealloc::Options options;
+    options.free_mode = mode;
+    return options;
+}
+
+/// A pool on a simulated device. Programs go through alloc() and free(), which tell the oracle.
+struct PoolFixture {
+    SimulatedDevice device;
+    std::unique_ptr<cachealloc::AddressMap> map = std::make_unique<cachealloc::AddressMap>();
+    std::unique_ptr<cachealloc::BlockArena> arena = std::make_unique<cachealloc::BlockArena>();
+    std::unique_ptr<cachealloc::DevicePool> pool;
+
+    explicit PoolFixture(cachealloc::OrderLevel level,
+                         const cachealloc::Options& options = pool_options(),
+                         std::uint64_t memory = cachealloc::kGiB, std::uint64_t seed = 1)
+        : device(memory, seed), pool(std::make_unique<cachealloc::DevicePool>(
+                                    *map, *arena, device, device, level, options)) {
+        device.one_stream_ = level == cachealloc::OrderLevel::ordered;
+    }
+
+    cachealloc::OrderLevel level() const { return pool->fences().level(); }
+
+    /// The block handed out, or null; the status is left in `status`.
+    cachealloc::Block* alloc(std::uint64_t bytes) {
+        const bool only_finished = level() >= cachealloc::OrderLevel::finished;
+        const cachealloc::PoolResult result = pool->allocate(bytes);
+        status = result.status;
+        if (result.status != cachealloc::PoolStatus::done) return nullptr;
+        cachealloc::Block* const block = map->find(result.address);
+        if (block != nullptr) device.handed_out(block->address, block->size, only_finished);
+        return block;
+    }
+    cachealloc::PoolResult free(cachealloc::Block* block,
+                                cachealloc::FreeKind kind = cachealloc::FreeKind::waits) {
+        const cachealloc::DeviceAddress address = block->address;
+        const std::uint64_t size = block->size;
+        const bool only_finished = kind == cachealloc::FreeKind::does_not_wait;
+        device.given_up(address, size, only_finished);
+        const cachealloc::PoolResult result = pool->free(block, address, kind);
+        if (result.status != cachealloc::PoolStatus::done) device.kept(address, size);
+        return result;
+    }
+    cachealloc::PoolResult set_aside(cachealloc::Block* block) {
+        device.given_up(block->address, block->size, true);
+        return pool->set_aside(block, block->address);
+    }
+    void use(cachealloc::Block* block, std::size_t stream = 0) {
+        device.submit(stream, block->address, block->size);
+    }
+    /// Finishes all work and gives everything back; nothing may be live. Returns bytes still held.
+    std::uint64_t wind_up() {
+        device.finish_all();
+        pool->captures_ended();
+        while (pool->fences().poll()) {
+        }
+        pool->trim();
+        return device.held();
+    }
+    std::string first_complaint() {
+        const auto all = device.complaints();
+        return all.empty() ? std::string() : all.front();
+    }
+
+    cachealloc::PoolStatus status = cachealloc::PoolStatus::done;
+};

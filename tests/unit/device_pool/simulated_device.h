@@ -1,0 +1,266 @@
+#pragma once
+
+#include "core/order/fences.h"
+#include "core/pool/memory_source.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+/// A device with streams of pending work, events and memory, and the oracle of the pool's tests: it
+/// notes which work touches which bytes and complains when a block is handed out while earlier work
+/// on it may still be going on.
+///
+/// Order is kept as one counter a stream: work number n of a stream has finished when
+/// finished[stream] >= n. Work is *known* finished when an event that covers it was asked and said
+/// so, *ordered* when all later work waits for it. What merely happens to be over does not count,
+/// so a violation is seen whatever the timing was. Thread-safe.
+class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::MemorySource {
+  public:
+    static constexpr std::size_t kStreams = 4;
+    using Clock = std::array<std::uint64_t, kStreams>;
+    using Address = cachealloc::DeviceAddress;
+    using OrderResult = cachealloc::OrderResult;
+    using OrderStatus = cachealloc::OrderStatus;
+    using SourceResult = cachealloc::SourceResult;
+    using SourceStatus = cachealloc::SourceStatus;
+
+    SimulatedDevice(std::uint64_t memory_bytes, std::uint64_t seed)
+        : random_(seed), memory_(memory_bytes) {}
+
+    // ---- what the program does
+    /// Queues work on `stream` that touches the bytes.
+    void submit(std::size_t stream, Address address, std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        Clock after = join(streams_[stream], join(barrier_, known_));
+        after[stream] = ++submitted_[stream];
+        streams_[stream] = after;
+        work_[stream].push_back(after);
+        uses_.push_back({address, bytes, stream, submitted_[stream], false});
+    }
+    /// Says that the pool handed out these bytes. `only_finished`: a barrier is not enough.
+    void handed_out(Address address, std::uint64_t bytes, bool only_finished) {
+        const std::lock_guard lock(mutex_);
+        const auto next = live_.lower_bound(address);
+        if ((next != live_.end() && next->first < address + bytes) ||
+            (next != live_.begin() && std::prev(next)->first + std::prev(next)->second > address)) {
+            complain("handed out while live");
+        }
+        live_[address] = bytes;
+        for (const Use& use : uses_) {
+            if (use.address >= address + bytes || address >= use.address + use.bytes) continue;
+            const bool known = use.number <= known_[use.stream];
+            const bool ordered = one_stream_ || use.number <= barrier_[use.stream];
+            if (!known && (only_finished || (use.only_finished && !one_stream_) || !ordered)) {
+                complain("handed out while earlier work is pending");
+            }
+        }
+        std::erase_if(uses_, [&](const Use& use) {
+            return use.number <= known_[use.stream] ||
+                   (use.address < address + bytes && address < use.address + use.bytes);
+        });
+    }
+    /// Says, before the free, that the program is through with these bytes.
+    void given_up(Address address, std::uint64_t bytes, bool only_finished) {
+        const std::lock_guard lock(mutex_);
+        live_.erase(address);
+        for (Use& use : uses_) {
+            if (use.address < address + bytes && address < use.address + use.bytes) {
+                use.only_finished |= only_finished;
+            }
+        }
+    }
+    /// The free failed: still the program's.
+    void kept(Address address, std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        live_[address] = bytes;
+    }
+
+    // ---- what the device does
+    /// Finishes at most `count` pieces of work, on streams chosen at random.
+    void advance(int count) {
+        const std::lock_guard lock(mutex_);
+        advance_locked(count);
+    }
+    void finish_all() {
+        const std::lock_guard lock(mutex_);
+        finished_ = submitted_;
+    }
+    bool idle() {
+        const std::lock_guard lock(mutex_);
+        return finished_ == submitted_;
+    }
+
+    // ---- StreamOrder
+    OrderResult record(std::uint32_t event) override {
+        const std::lock_guard lock(mutex_);
+        ++records;
+        if (const OrderResult bad = order_failure(); !bad.done()) return bad;
+        if (capture_open) return {OrderStatus::refused, 0};
+        events_[event] = submitted_;
+        return {};
+    }
+    OrderResult query(std::uint32_t event) override {
+        const std::lock_guard lock(mutex_);
+        ++queries;
+        if (const OrderResult bad = order_failure(); !bad.done()) {
+            return bad.status == OrderStatus::refused ? OrderResult{OrderStatus::failed, 1} : bad;
+        }
+        if (!covers(finished_, events_[event])) return {OrderStatus::pending, 0};
+        known_ = join(known_, events_[event]);
+        return {};
+    }
+    OrderResult wait_on_device(std::uint32_t event) override {
+        const std::lock_guard lock(mutex_);
+        ++waits;
+        if (const OrderResult bad = order_failure(); !bad.done()) return bad;
+        if (capture_open) return {OrderStatus::refused, 0};
+        barrier_ = join(barrier_, events_[event]);
+        return {};
+    }
+    OrderResult synchronize() override {
+        const std::lock_guard lock(mutex_);
+        ++synchronizations;
+        if (const OrderResult bad = order_failure(); !bad.done()) return bad;
+        if (capture_open) return {OrderStatus::refused, 0};
+        finished_ = known_ = submitted_;
+        return {};
+    }
+    void pause() override {
+        ++pauses;
+        advance(1);
+    }
+    bool several_streams() const override { return several; }
+
+    // ---- MemorySource
+    SourceResult allocate(std::uint64_t bytes) override {
+        const std::lock_guard lock(mutex_);
+        ++allocations;
+        if (bytes == 0 || bytes % cachealloc::kGranule != 0) complain("odd segment size");
+        if (fails_now()) return {source_failure, 0, 2};
+        if (held_ + bytes > memory_) return {SourceStatus::out_of_memory, 0, 2};
+        Address at = kBase; // the lowest gap: addresses come back as soon as they can
+        for (const auto& [base, size] : segments_) {
+            if (base - at >= bytes) break;
+            at = base + size;
+        }
+        segments_[at] = bytes;
+        held_ += bytes;
+        held_peak_ = std::max(held_peak_, held_);
+        return {SourceStatus::done, at, 0};
+    }
+    SourceResult release(Address address, std::uint64_t bytes) override {
+        const SourceResult result = release_now(address, bytes);
+        std::this_thread::yield(); // time enough for another thread to get the same address
+        return result;
+    }
+    std::uint64_t total_bytes() const override { return memory_; }
+
+    // ---- what a test sets and reads
+    std::atomic<bool> several{false}; ///< the hint
+    std::atomic<bool> capture_open{false};
+    bool one_stream_ = false;  ///< the program uses one stream: all work is ordered
+    std::uint64_t fail_at = 0; ///< the call (from 1, counted over all) that fails, 0 = none
+    std::uint64_t calls = 0;
+    OrderStatus order_failure_status = OrderStatus::failed;
+    SourceStatus source_failure = SourceStatus::failed;
+    std::atomic<std::uint64_t> records{0}, queries{0}, waits{0}, synchronizations{0}, pauses{0};
+    std::atomic<std::uint64_t> allocations{0}, releases{0};
+    std::vector<Address> released;
+
+    std::vector<std::string> complaints() {
+        const std::lock_guard lock(mutex_);
+        return complaints_;
+    }
+    std::uint64_t held() {
+        const std::lock_guard lock(mutex_);
+        return held_;
+    }
+    std::uint64_t held_peak() {
+        const std::lock_guard lock(mutex_);
+        return held_peak_;
+    }
+    std::size_t segments() {
+        const std::lock_guard lock(mutex_);
+        return segments_.size();
+    }
+
+  private:
+    static constexpr Address kBase = 0x7d0000000000;
+
+    struct Use {
+        Address address;
+        std::uint64_t bytes;
+        std::size_t stream;
+        std::uint64_t number;
+        bool only_finished; ///< freed by a call that natively does not wait
+    };
+
+    SourceResult release_now(Address address, std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        ++releases;
+        const auto found = segments_.find(address);
+        if (found == segments_.end() || found->second != bytes)
+            complain("released what it never got");
+        const auto live = live_.lower_bound(address);
+        if (live != live_.end() && live->first < address + bytes) {
+            complain("released under a live block");
+        }
+        if (fails_now()) return {SourceStatus::failed, 0, 1};
+        finished_ = known_ = submitted_; // as cuMemFree, which waits for all work
+        segments_.erase(address);
+        held_ -= bytes;
+        released.push_back(address);
+        return {};
+    }
+    static Clock join(const Clock& a, const Clock& b) {
+        Clock both{};
+        for (std::size_t i = 0; i < kStreams; ++i)
+            both[i] = std::max(a[i], b[i]);
+        return both;
+    }
+    static bool covers(const Clock& all, const Clock& part) { return join(all, part) == all; }
+
+    void advance_locked(int count) {
+        for (int tries = 0; count > 0 && tries < 64; ++tries) {
+            const std::size_t stream = random_() % kStreams;
+            if (finished_[stream] == submitted_[stream]) continue;
+            Clock needs = work_[stream][finished_[stream]];
+            --needs[stream];
+            if (!covers(finished_, needs)) continue;
+            ++finished_[stream];
+            --count;
+        }
+    }
+    bool fails_now() { return ++calls == fail_at; }
+    OrderResult order_failure() {
+        return fails_now() ? OrderResult{order_failure_status, 999} : OrderResult{};
+    }
+    void complain(const char* what) {
+        if (complaints_.size() < 5) complaints_.emplace_back(what);
+    }
+
+    std::mutex mutex_;
+    std::mt19937_64 random_;
+    const std::uint64_t memory_;
+    Clock submitted_{};
+    Clock finished_{};
+    Clock known_{};   ///< finished, and the host was told
+    Clock barrier_{}; ///< all later work waits for these
+    std::array<Clock, kStreams> streams_{};
+    std::array<std::vector<Clock>, kStreams> work_{}; ///< what each piece of work waits for
+    std::array<Clock, cachealloc::Fences::kEvents> events_{};
+    std::vector<Use> uses_;
+    std::map<Address, std::uint64_t> live_;
+    std::map<Address, std::uint64_t> segments_;
+    std::uint64_t held_ = 0;
+    std::uint64_t held_peak_ = 0;
+    std::vector<std::string> complaints_;
+};
