@@ -24,7 +24,8 @@ enum class FreeMode : std::uint8_t { sync, async };
 // `automatic` (spelled `auto` by the user) starts at the least careful level that is safe.
 enum class OrderStart : std::uint8_t { automatic, fenced, finished, wait };
 
-// How much is written to the log: nothing, what a user must know, or also what explains.
+// How much is written to standard error: errors only, also what a user should know, or also what
+// explains.
 enum class LogDetail : std::uint8_t { quiet, normal, verbose };
 
 // Divisions of each power-of-two interval that a request is rounded up to. Entry i serves sizes

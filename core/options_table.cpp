@@ -99,8 +99,10 @@ constexpr Row kTable[] = {
     boolean<&Options::stats>("stats", "Print statistics when the process exits."),
     boolean<&Options::strict>(
         "strict", "End the process with status 2 when an option here cannot be understood."),
-    choice<&Options::log>("log", {"quiet", "normal", "verbose"},
-                          "How much is written to standard error."),
+    choice<&Options::log>(
+        "log", {"quiet", "normal", "verbose"},
+        "What is written to standard error: errors only, warnings too, or also what "
+        "explains."),
 };
 static_assert(std::size(kTable) <= 64, "the parser keeps one bit a row");
 
