@@ -206,13 +206,26 @@ RUNTIME_API(context, cudaGraphAddMemFreeNode,
              void* address),
             { return driver.cuGraphAddMemFreeNode(node, graph, after, count, device(address)); })
 
+namespace simcuda::runtime {
+namespace {
+
+Result instantiate(const Driver& driver, cudaGraphExec_t* exec, cudaGraph_t graph,
+                   unsigned long long flags) {
+    CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+    params.flags = flags;
+    return driver.cuGraphInstantiateWithParams(exec, graph, &params);
+}
+
+} // namespace
+} // namespace simcuda::runtime
+
 RUNTIME_API(context, cudaGraphInstantiate,
             (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
-            { return driver.cuGraphInstantiateWithFlags(exec, graph, flags); })
+            { return instantiate(driver, exec, graph, flags); })
 
 RUNTIME_API(context, cudaGraphInstantiateWithFlags,
             (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
-            { return driver.cuGraphInstantiateWithFlags(exec, graph, flags); })
+            { return instantiate(driver, exec, graph, flags); })
 
 RUNTIME_TWINS(_ptsz, cudaGraphInstantiateWithParams,
               (cudaGraphExec_t * exec, cudaGraph_t graph, cudaGraphInstantiateParams* wanted), {
