@@ -12,6 +12,7 @@ DevicePool::DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source,
       heap_(map, arena, *this, options.max_split_bytes()), fences_(order, level) {}
 
 PoolResult DevicePool::allocate(std::uint64_t bytes) {
+    if (bytes > kLargestRequest) return {PoolStatus::pass_through, 0, 0};
     const std::uint64_t rounded = rounded_size(bytes, options_.roundup_power2_divisions);
     const Request request{bytes, rounded, bins_.bin(rounded), cache_.mine()};
     if (special_.load(std::memory_order_acquire) != 0) return allocate_special(request);
@@ -72,7 +73,8 @@ PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) 
     const Stamp stamp = fences_.stamp();
     if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
     ThreadCache& mine = cache_.mine();
-    if (fences_.level() != OrderLevel::ordered && rule_on(Rule::fence)) {
+    const bool host_waits = kind == FreeKind::waits && options_.free_mode == FreeMode::sync;
+    if ((fences_.level() != OrderLevel::ordered || host_waits) && rule_on(Rule::fence)) {
         return settle_freed(block, kind, stamp, mine);
     }
     count_free(block, mine);
@@ -81,35 +83,36 @@ PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) 
 }
 
 PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine) {
-    block->stamp = stamp;
-    block->barrier_counts = kind == FreeKind::waits;
     const bool waits = kind == FreeKind::waits;
-    if (waits && fences_.level() == OrderLevel::wait) {
-        const OrderResult result = fences_.synchronize();
-        if (!result.done()) return keep_live(block, result);
+    block->stamp = stamp;
+    block->barrier_counts = waits;
+    OrderResult result;
+    bool finished = false;
+    if (fences_.level() != OrderLevel::wait) {
+        result = fences_.fence(waits);
+        if (result.done()) count(slow_.fences);
+        if (result.done() && waits && options_.free_mode == FreeMode::sync) {
+            result = timed_host_wait(stamp);
+            finished = true;
+        }
+    } else if (waits) {
         count(slow_.host_waits);
-        count_free(block, mine);
-        keep(block, mine);
-        return {};
+        result = fences_.synchronize();
+        finished = true;
+    } else {
+        result.status = OrderStatus::refused; // without events it could only wait
     }
-    const OrderResult result = fences_.level() == OrderLevel::wait
-                                   ? OrderResult{OrderStatus::refused, 0}
-                                   : fences_.fence(waits);
     if (result.status == OrderStatus::refused) {
-        block->state.store(BlockState::live, std::memory_order_release);
-        return set_aside(block, block->address);
+        set_aside_owned(block);
+        return {};
     }
     if (!result.done()) return keep_live(block, result);
-    count(slow_.fences);
-    if (waits && options_.free_mode == FreeMode::sync) {
-        const OrderResult waited = timed_host_wait(stamp);
-        if (!waited.done()) return keep_live(block, waited);
-        count_free(block, mine);
-        keep(block, mine);
-        return {};
-    }
     count_free(block, mine);
-    (waits ? limbo_ : polled_).push(block);
+    if (finished) {
+        keep(block, mine);
+    } else {
+        (waits ? limbo_ : polled_).push(block);
+    }
     return {};
 }
 
@@ -127,6 +130,11 @@ OrderResult DevicePool::timed_host_wait(Stamp stamp) {
 
 PoolResult DevicePool::set_aside(Block* block, DeviceAddress address) {
     if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
+    set_aside_owned(block);
+    return {};
+}
+
+void DevicePool::set_aside_owned(Block* block) {
     count(slow_.set_aside);
     count_free(block, cache_.mine());
     block->barrier_counts = false;
@@ -134,17 +142,18 @@ PoolResult DevicePool::set_aside(Block* block, DeviceAddress address) {
     const std::lock_guard lock(aside_mutex_);
     block->link = aside_;
     aside_ = block;
-    return {};
+    any_aside_.store(true, std::memory_order_release);
 }
 
 void DevicePool::captures_ended() {
+    if (!any_aside_.load(std::memory_order_acquire)) return;
     Block* chain = nullptr;
     {
         const std::lock_guard lock(aside_mutex_);
         chain = aside_;
         aside_ = nullptr;
+        any_aside_.store(false, std::memory_order_release);
     }
-    if (chain == nullptr) return;
     const Stamp stamp = fences_.stamp();
     const bool fenced = fences_.level() == OrderLevel::wait ? fences_.synchronize().done()
                                                             : fences_.fence(false).done();
@@ -156,9 +165,10 @@ void DevicePool::captures_ended() {
             polled_.push(block);
             continue;
         }
-        const std::lock_guard lock(aside_mutex_); // another capture began: try again after it
+        const std::lock_guard lock(aside_mutex_); // a capture is open, or no event is free
         block->link = aside_;
         aside_ = block;
+        any_aside_.store(true, std::memory_order_release);
     }
 }
 

@@ -84,7 +84,8 @@ class DevicePool {
     /// captures_ended(). Returns done or not_live.
     PoolResult set_aside(Block* block, DeviceAddress address);
 
-    /// No capture is open any more: what was set aside shares one fence and is only polled.
+    /// What was set aside gets one fence, if one can be recorded now, and is only polled. To be called
+    /// when the last capture has ended; misses and trim() call it too.
     void captures_ended();
 
     /// Steps down to level `finished`, before the call that makes it necessary goes on. With
@@ -136,6 +137,7 @@ class DevicePool {
 
     PoolResult hand_out(Block* block, const Request& request);
     bool take_live(Block* block, DeviceAddress address);
+    void set_aside_owned(Block* block);
     PoolResult settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine);
     void keep(Block* block, ThreadCache& mine);
     void count_free(const Block* block, ThreadCache& mine);
@@ -146,6 +148,7 @@ class DevicePool {
     PoolResult allocate_slow(const Request& request);
     PoolResult allocate_special(const Request& request);
     Block* find_settled(const Request& request);
+    PoolResult lost_context();
     Block* settle_and_find(const Request& request);
     Block* drain_and_find(const Request& request);
     Block* flush_and_find(const Request& request);
@@ -163,6 +166,7 @@ class DevicePool {
     Block* make_room(const Request& request, bool& impossible);
     std::uint64_t release_segment(std::uint64_t at_least);
     void flush_to_heap();
+    void settle_what_is_done();
 
     const Options options_;
     MemorySource& source_;
@@ -178,6 +182,7 @@ class DevicePool {
     std::mutex growth_token_;
     std::mutex aside_mutex_;
     Block* aside_ = nullptr;
+    std::atomic<bool> any_aside_{false};
     SlowCounters slow_{};
 };
 

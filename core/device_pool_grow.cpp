@@ -100,7 +100,7 @@ Block* DevicePool::make_room(const Request& request, bool& impossible) {
         block = drain_and_find(request);
         if (block != nullptr) return block;
     }
-    flush_to_heap();
+    settle_what_is_done();
     block = heap_.take(request.rounded);
     if (block != nullptr) {
         count(slow_.tree_hits);
@@ -109,16 +109,25 @@ Block* DevicePool::make_room(const Request& request, bool& impossible) {
     while (release_segment(0) != 0) {
         if (try_again()) return block;
     }
-    try_again();
+    if (try_again()) return block;
+    block = heap_.take_from_others(request.rounded);
+    if (block != nullptr) count(slow_.tree_hits);
     return block;
 }
 
-std::uint64_t DevicePool::trim() {
+/// Moves everything that is free and settled by now into the heap.
+void DevicePool::settle_what_is_done() {
     const auto is_settled = [this](const Block* block) { return settled(block); };
-    fences_.poll();
+    captures_ended();
+    while (fences_.poll()) {
+    }
     heap_.put_chain(limbo_.drain(is_settled));
     heap_.put_chain(polled_.drain(is_settled));
     flush_to_heap();
+}
+
+std::uint64_t DevicePool::trim() {
+    settle_what_is_done();
     std::uint64_t released = 0;
     while (const std::uint64_t bytes = release_segment(0)) released += bytes;
     return released;

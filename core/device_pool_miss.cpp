@@ -30,7 +30,7 @@ PoolResult DevicePool::allocate_special(const Request& request) {
     }
     const Stamp hold = hold_.load(std::memory_order_acquire);
     if (!fences_.finished(hold)) {
-        if (fences_.outstanding() == 0) fences_.fence(false);
+        if (!fences_.covered(hold)) fences_.fence(false); // refused so far: a capture was open
         fences_.poll();
     }
     if (fences_.finished(hold)) {
@@ -44,18 +44,27 @@ PoolResult DevicePool::allocate_special(const Request& request) {
 
 PoolResult DevicePool::allocate_slow(const Request& request) {
     if (request.rounded > source_.total_bytes()) return {PoolStatus::pass_through, 0, 0};
+    if (fences_.lost() != 0) return lost_context();
+    captures_ended();
     Block* block = find_settled(request);
     if (block == nullptr) block = settle_and_find(request);
     if (block != nullptr) return hand_out(block, request);
+    if (fences_.lost() != 0) return lost_context();
     const Growth growth = grow(request, &block);
     if (growth == Growth::done) return hand_out(block, request);
     bool impossible = growth == Growth::impossible;
     if (!impossible) block = make_room(request, impossible);
     if (block != nullptr) return hand_out(block, request);
-    if (fences_.lost() != 0) special_.fetch_or(kLost, std::memory_order_release);
-    if (impossible || fences_.lost() != 0) return {PoolStatus::pass_through, 0, 0};
+    if (fences_.lost() != 0) return lost_context();
+    if (impossible) return {PoolStatus::pass_through, 0, 0};
     count(slow_.oom);
     return {PoolStatus::out_of_memory, 0, 0};
+}
+
+/// From now on the driver answers everything, with its sticky error.
+PoolResult DevicePool::lost_context() {
+    special_.fetch_or(kLost, std::memory_order_release);
+    return {PoolStatus::pass_through, 0, 0};
 }
 
 /// What needs no order any more: the head of this size's queue, then the tree. Where a barrier is

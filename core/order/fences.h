@@ -87,6 +87,9 @@ class Fences {
     /// finished. Returns done, refused, failed or lost.
     OrderResult synchronize();
 
+    /// Whether a recorded fence covers `stamp`, or it is finished: without one it never would be.
+    bool covered(Stamp stamp) const { return finished(stamp) || first_recorded_above(stamp) != 0; }
+
     /// Number of fences recorded and not known to be finished.
     std::uint64_t outstanding() const {
         const std::uint64_t now = clock_.load(std::memory_order_relaxed);

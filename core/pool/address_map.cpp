@@ -54,7 +54,8 @@ void AddressMap::hide(Segment& segment) {
     const std::lock_guard lock(mutex_);
     for (DeviceAddress at = segment.base; at < segment.end(); at += kGranule) {
         if (Granule* const granule = granule_of(at)) {
-            granule->segment.store(nullptr, std::memory_order_release);
+            Segment* expected = &segment;
+            granule->segment.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel);
         }
     }
 }
@@ -74,13 +75,14 @@ bool AddressMap::set_start(Block* block) {
     return true;
 }
 
-void AddressMap::clear_start(DeviceAddress address) {
+void AddressMap::clear_start(Block* block) {
+    const DeviceAddress address = block->address;
     Starts* const starts =
         granule_of(address)->starts[address % kGranule / kTableBytes].load(std::memory_order_acquire);
-    if (starts != nullptr) {
-        starts->block[address % kTableBytes / kBlockAlignment].store(nullptr,
-                                                                     std::memory_order_release);
-    }
+    if (starts == nullptr) return;
+    Block* expected = block;
+    starts->block[address % kTableBytes / kBlockAlignment].compare_exchange_strong(
+        expected, nullptr, std::memory_order_acq_rel);
 }
 
 Block* AddressMap::find_containing(DeviceAddress address) const {

@@ -24,14 +24,16 @@ class AddressMap {
     /// has no memory for tables or the address is beyond the map. Takes a lock; O(size / 2 MiB).
     bool insert(Segment& segment);
 
-    /// Hides a segment: find() and segment_of() no longer see it. insert() undoes that.
+    /// Hides a segment: find() and segment_of() no longer see it. insert() undoes that. Leaves what
+    /// another segment has put at these addresses since.
     void hide(Segment& segment);
 
     /// Notes that `block` starts at its address; false if the host has no memory for the table.
     bool set_start(Block* block);
 
-    /// Notes that no block starts at `address` any more.
-    void clear_start(DeviceAddress address);
+    /// Notes that `block` starts nowhere any more. What another block has put at that address since
+    /// (its memory may have been given back and come again) stays.
+    void clear_start(Block* block);
 
     /// The block that starts at `address`, or null. Lock-free, O(1).
     Block* find(DeviceAddress address) const {

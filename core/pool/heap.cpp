@@ -10,7 +10,16 @@ namespace cachealloc {
 
 Block* Heap::take(std::uint64_t size) {
     const std::lock_guard lock(mutex_);
-    Block* const block = (is_small(size) ? small_ : large_).best_fit(size);
+    return take_from(is_small(size) ? small_ : large_, size);
+}
+
+Block* Heap::take_from_others(std::uint64_t size) {
+    const std::lock_guard lock(mutex_);
+    return take_from(is_small(size) ? large_ : small_, size);
+}
+
+Block* Heap::take_from(const BestFitTree& tree, std::uint64_t size) {
+    Block* const block = tree.best_fit(size);
     if (block == nullptr) return nullptr;
     if (block->size >= max_split_ &&
         (size < max_split_ || block->size >= size + kMaxUnsplitWaste)) {
@@ -80,7 +89,7 @@ void Heap::put_locked(Block* block) {
 
 void Heap::absorb_next(Block* block) {
     Block* const gone = block->next;
-    map_.clear_start(gone->address);
+    map_.clear_start(gone);
     block->size += gone->size;
     block->next = gone->next;
     if (gone->next != nullptr) gone->next->previous = block;
@@ -194,13 +203,13 @@ Segment* Heap::take_coldest(std::uint64_t at_least) {
     remove_free(segment->first);
     segment->first->state.store(BlockState::freeing, std::memory_order_relaxed);
     unlink_segment(segment);
+    map_.clear_start(segment->first); // before the driver can hand the address out again
     map_.hide(*segment);
     return segment;
 }
 
 void Heap::retire(Segment* segment) {
     const std::lock_guard lock(mutex_);
-    map_.clear_start(segment->base);
     arena_.recycle(segment->first);
     segment->next = spare_segments_;
     spare_segments_ = segment;
@@ -208,7 +217,8 @@ void Heap::retire(Segment* segment) {
 
 void Heap::restore(Segment* segment) {
     const std::lock_guard lock(mutex_);
-    map_.insert(*segment);
+    map_.insert(*segment); // its tables exist: neither call can fail
+    map_.set_start(segment->first);
     link_segment(segment);
     add_free(segment->first);
 }
@@ -225,15 +235,18 @@ void Heap::show_all() {
 
 void Heap::forget_all() {
     const std::lock_guard lock(mutex_);
-    for (Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+    while (Segment* const segment = segments_) {
+        segments_ = segment->next;
         for (Block* block = segment->first; block != nullptr;) {
             Block* const gone = block;
             block = block->next;
-            map_.clear_start(gone->address);
+            map_.clear_start(gone);
             arena_.recycle(gone);
         }
+        segment->next = spare_segments_;
+        spare_segments_ = segment;
     }
-    segments_ = coldest_ = warmest_ = nullptr;
+    coldest_ = warmest_ = nullptr;
     small_ = large_ = BestFitTree();
     segment_count_ = free_in_tree_ = 0;
     reserved_.store(0, std::memory_order_relaxed);

@@ -30,6 +30,9 @@ class Heap {
     /// equals). Null if none fits. The caller owns the result. O(log n).
     Block* take(std::uint64_t size);
 
+    /// The same from segments that serve the other kind of request: better than no memory at all.
+    Block* take_from_others(std::uint64_t size);
+
     /// Puts a settled block back and merges it with free neighbours. O(log n).
     void put(Block* block);
 
@@ -82,6 +85,7 @@ class Heap {
     static constexpr std::uint64_t kMaxUnsplitWaste = 20 * kMiB;
 
     BestFitTree& tree(const Segment& segment) { return segment.small ? small_ : large_; }
+    Block* take_from(const BestFitTree& tree, std::uint64_t size);
     Block* cut(Block* block, std::uint64_t size);
     void put_locked(Block* block);
     void add_free(Block* block);

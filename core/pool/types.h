@@ -21,6 +21,9 @@ constexpr std::uint64_t kBlockAlignment = 512;
 /// Segments start and end on it.
 constexpr std::uint64_t kGranule = 2 * kMiB;
 
+/// No device has that much; larger requests are the driver's to refuse (and would overflow rounding).
+constexpr std::uint64_t kLargestRequest = std::uint64_t{1} << 50;
+
 /// Requests up to this size share segments of their own, so that a small long-lived block cannot pin
 /// a large segment.
 constexpr std::uint64_t kSmallRequest = kMiB;
