@@ -213,8 +213,8 @@ PoolStatistics DevicePool::statistics() const {
     all.tree_hits = relaxed(slow_.tree_hits);
     all.segment_allocs = relaxed(slow_.segment_allocs);
     all.segment_frees = relaxed(slow_.segment_frees);
-    all.thread_hits = all.allocations - all.shared_hits - all.limbo_hits - all.tree_hits -
-                      all.segment_allocs;
+    all.thread_hits =
+        all.allocations - all.shared_hits - all.limbo_hits - all.tree_hits - all.segment_allocs;
     all.fences = relaxed(slow_.fences);
     all.barriers = relaxed(slow_.barriers);
     all.host_waits = relaxed(slow_.host_waits);

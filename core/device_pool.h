@@ -63,7 +63,8 @@ struct PoolStatistics {
 /// but perhaps still used, and the order that makes reuse safe.
 ///
 /// Invariant: a block is handed out only when everything that used it before has finished, or when
-/// everything submitted from then on waits for that (see Fences for when which of the two is asked).
+/// everything submitted from then on waits for that (see Fences for when which of the two is
+/// asked).
 ///
 /// Thread-safe. A hit takes no lock, makes no system call, allocates nothing and calls no driver; a
 /// free makes one StreamOrder::record() except at level `ordered`. Nothing throws.
@@ -84,13 +85,13 @@ class DevicePool {
     /// captures_ended(). Returns done or not_live.
     PoolResult set_aside(Block* block, DeviceAddress address);
 
-    /// What was set aside gets one fence, if one can be recorded now, and is only polled. To be called
-    /// when the last capture has ended; misses and trim() call it too.
+    /// What was set aside gets one fence, if one can be recorded now, and is only polled. To be
+    /// called when the last capture has ended; misses and trim() call it too.
     void captures_ended();
 
     /// Steps down to level `finished`, before the call that makes it necessary goes on. With
-    /// `may_wait` the context is waited for; else nothing cached is handed out until all work so far
-    /// has finished.
+    /// `may_wait` the context is waited for; else nothing cached is handed out until all work so
+    /// far has finished.
     void enter_finished(bool may_wait);
 
     /// Gives everything back that is free and settled, without waiting for fences. Returns bytes.

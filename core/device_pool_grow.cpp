@@ -49,8 +49,8 @@ DevicePool::Growth DevicePool::grow(const Request& request, Block** block) {
     if (result.status == SourceStatus::out_of_memory) return Growth::no_room;
     if (result.status == SourceStatus::failed) return Growth::impossible;
     if (result.address % kGranule == 0) {
-        *block = heap_.add_segment(result.address, bytes, is_small(request.rounded),
-                                   request.rounded);
+        *block =
+            heap_.add_segment(result.address, bytes, is_small(request.rounded), request.rounded);
     }
     if (*block == nullptr) { // an address that others may share, or no host memory: not for us
         source_.release(result.address, bytes);
@@ -129,7 +129,8 @@ void DevicePool::settle_what_is_done() {
 std::uint64_t DevicePool::trim() {
     settle_what_is_done();
     std::uint64_t released = 0;
-    while (const std::uint64_t bytes = release_segment(0)) released += bytes;
+    while (const std::uint64_t bytes = release_segment(0))
+        released += bytes;
     return released;
 }
 

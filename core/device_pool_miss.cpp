@@ -3,15 +3,16 @@
 //   limbo's settled head of the size -> tree -> order what waits in limbo, or grow -> make room
 //
 // Whether to order or to grow decides throughput (4-stream pipeline on an H200, items per second):
-// a barrier on every reuse 3,700, a host wait for the oldest of several blocks 10,700, native 2,800.
+// a barrier on every reuse 3,700, a host wait for the oldest of several blocks 10,700, native
+// 2,800.
 #include "core/device_pool.h"
 
 namespace cachealloc {
 
 namespace {
 
-/// With one stream in use a barrier holds up nothing, but costs 0.33 us; so small blocks of one size
-/// gather in limbo up to this many bytes, while the tree can serve, and share one barrier.
+/// With one stream in use a barrier holds up nothing, but costs 0.33 us; so small blocks of one
+/// size gather in limbo up to this many bytes, while the tree can serve, and share one barrier.
 constexpr std::uint64_t kGatherBytes = kMiB;
 
 /// From this many younger fences on, waiting for the oldest keeps the device busy.

@@ -15,7 +15,8 @@ class Captures {
   public:
     // Runs `call`, which begins a capture on `stream`, behind the gate; the gate stays closed if it
     // succeeded.
-    template <class Call> static CUresult begin(CUstream stream, Call call) {
+    template <class Call>
+    static CUresult begin(CUstream stream, Call call) {
         announce();
         const CUresult result = call();
         if (result == CUDA_SUCCESS) {
@@ -26,8 +27,8 @@ class Captures {
         return result;
     }
 
-    // After a call that may have ended a capture on `stream`: an EndCapture that failed may have left
-    // it open or not, so the driver is asked.
+    // After a call that may have ended a capture on `stream`: an EndCapture that failed may have
+    // left it open or not, so the driver is asked.
     static void maybe_ended(CUstream stream);
 
     // `stream` is about to be destroyed, and a capture on it with it.

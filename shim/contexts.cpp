@@ -82,14 +82,14 @@ ContextPool* Contexts::make(CUcontext context, unsigned long long id) {
                  "no host memory for a pool: allocations of this context go to the driver");
         return nullptr;
     }
-    auto* const pool =
-        new (memory) ContextPool(process_, context, id, device, starting_level());
+    auto* const pool = new (memory) ContextPool(process_, context, id, device, starting_level());
     pool->source.set_total_bytes(total);
     if (!pool->order.works()) {
         pool->pool.fences().lower(OrderLevel::wait);
-        log_once("no-context-events", LogLevel::warning,
-                 "this driver has no context events (they came with CUDA 12.5): every cudaFree waits "
-                 "as natively; update the driver to have frees that do not");
+        log_once(
+            "no-context-events", LogLevel::warning,
+            "this driver has no context events (they came with CUDA 12.5): every cudaFree waits "
+            "as natively; update the driver to have frees that do not");
     }
     pools_.push_back(pool);
     return pool;
@@ -156,7 +156,8 @@ void Contexts::ended(const std::vector<ContextPool*>& pools, CUcontext context, 
 }
 
 void Contexts::survived(const std::vector<ContextPool*>& pools) {
-    for (ContextPool* const pool : pools) pool->pool.revive();
+    for (ContextPool* const pool : pools)
+        pool->pool.revive();
     process_.contexts_ending.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -164,7 +165,8 @@ void Contexts::enter_finished_everywhere(bool may_wait) {
     finished_everywhere_.store(true, std::memory_order_release);
     std::vector<ContextPool*> pools;
     for_each([&](ContextPool& pool) { pools.push_back(&pool); });
-    for (ContextPool* const pool : pools) pool->pool.enter_finished(may_wait);
+    for (ContextPool* const pool : pools)
+        pool->pool.enter_finished(may_wait);
 }
 
 } // namespace cachealloc::shim

@@ -1,7 +1,7 @@
 // Which pool belongs to which context.
 //
-// Invariant: one pool per context, told apart by the driver's context id, since handles come back. A
-// converted green context belongs to its primary: context events on it would cover only its own
+// Invariant: one pool per context, told apart by the driver's context id, since handles come back.
+// A converted green context belongs to its primary: context events on it would cover only its own
 // streams, and its memory is the primary's. A pool whose context is gone is never used again.
 #pragma once
 
@@ -36,22 +36,25 @@ class Contexts {
   public:
     explicit Contexts(Process& process) : process_(process) {}
 
-    // The current context's pool, made at its first use; null when there is no current context or no
-    // pool can be had (the call goes to the driver then). One driver call (8 ns) and a thread-local
-    // comparison, once known. Thread-safe.
+    // The current context's pool, made at its first use; null when there is no current context or
+    // no pool can be had (the call goes to the driver then). One driver call (8 ns) and a
+    // thread-local comparison, once known. Thread-safe.
     ContextPool* current();
 
     // Calls visit(ContextPool&) for every pool whose context lives.
-    template <class Visit> void for_each(Visit visit) {
+    template <class Visit>
+    void for_each(Visit visit) {
         const std::lock_guard lock(mutex_);
         for (ContextPool* const pool : pools_) {
             if (!pool->gone) visit(*pool);
         }
     }
     // The same for every pool that ever was, for statistics.
-    template <class Visit> void for_each_ever(Visit visit) {
+    template <class Visit>
+    void for_each_ever(Visit visit) {
         const std::lock_guard lock(mutex_);
-        for (ContextPool* const pool : pools_) visit(*pool);
+        for (ContextPool* const pool : pools_)
+            visit(*pool);
     }
 
     // A context has come to life (a device's primary: at each retain). From the second one on every
@@ -62,8 +65,8 @@ class Contexts {
     void note_green_device(CUgreenCtx green, CUdevice device);
     void note_converted(CUcontext converted, CUgreenCtx green);
 
-    // The pools that a driver call is about to end: hidden at once, buried by ended(), shown again by
-    // survived(). Either must follow. `context` null: the primary context of `device`.
+    // The pools that a driver call is about to end: hidden at once, buried by ended(), shown again
+    // by survived(). Either must follow. `context` null: the primary context of `device`.
     std::vector<ContextPool*> ending(CUcontext context, CUdevice device);
     void ended(const std::vector<ContextPool*>& pools, CUcontext context, CUdevice device);
     void survived(const std::vector<ContextPool*>& pools);

@@ -85,7 +85,9 @@ OrderResult CudaOrder::synchronize() {
     return translate(real.cuCtxSynchronize());
 }
 
-void CudaOrder::pause() { sched_yield(); }
+void CudaOrder::pause() {
+    sched_yield();
+}
 
 bool CudaOrder::several_streams() const {
     return process_.created_streams.load(std::memory_order_relaxed) >= 2;

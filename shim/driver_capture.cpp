@@ -7,7 +7,9 @@ namespace cachealloc::shim {
 namespace {
 
 // The stream that a null handle means to a _ptsz entry point.
-CUstream per_thread(CUstream stream) { return stream == nullptr ? kStreamPerThread : stream; }
+CUstream per_thread(CUstream stream) {
+    return stream == nullptr ? kStreamPerThread : stream;
+}
 
 } // namespace
 

@@ -1,5 +1,6 @@
 // The life of contexts. Their pools are hidden before the driver is asked to end them, so that no
-// other thread meets an address of a dead context that the driver has already given to someone else.
+// other thread meets an address of a dead context that the driver has already given to someone
+// else.
 #include "shim/driver.h"
 #include "shim/process.h"
 
@@ -13,7 +14,8 @@ CUresult created(CUresult result, const CUcontext* context, CUdevice device) {
     return result;
 }
 
-template <class Call> CUresult end_context(CUcontext context, Call call) {
+template <class Call>
+CUresult end_context(CUcontext context, Call call) {
     Process* const state = process();
     if (state == nullptr || context == nullptr) return call();
     const auto pools = state->contexts.ending(context, 0);
@@ -27,16 +29,16 @@ template <class Call> CUresult end_context(CUcontext context, Call call) {
 }
 
 // A release or a reset of a device's primary context: whether it ended is asked afterwards.
-template <class Call> CUresult end_primary(CUdevice device, bool always_ends, Call call) {
+template <class Call>
+CUresult end_primary(CUdevice device, bool always_ends, Call call) {
     Process* const state = process();
     if (state == nullptr) return call();
     const auto pools = state->contexts.ending(nullptr, device);
     const CUresult result = call();
     unsigned int flags = 0;
     int active = 0;
-    const bool lives_on = real.cuDevicePrimaryCtxGetState(device, &flags, &active) ==
-                              CUDA_SUCCESS &&
-                          active != 0;
+    const bool lives_on =
+        real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
     if (result == CUDA_SUCCESS && (always_ends || !lives_on)) {
         state->contexts.ended(pools, nullptr, device);
     } else {

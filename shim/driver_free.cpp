@@ -1,7 +1,8 @@
 // cuMemFree and cuMemFreeAsync of pool memory.
 //
 // Invariant: an address inside a pool segment never reaches the driver's free, which would free the
-// whole segment under its live blocks. For such addresses the code measured natively is returned here.
+// whole segment under its live blocks. For such addresses the code measured natively is returned
+// here.
 #include "shim/driver.h"
 #include "shim/pooled.h"
 
@@ -22,8 +23,8 @@ CUresult code_of(const PoolResult& result) {
     }
 }
 
-// Finds the block that starts at `pointer`. A context that is just ending hides its addresses and may
-// show them again; an address of such a one must not reach the driver meanwhile.
+// Finds the block that starts at `pointer`. A context that is just ending hides its addresses and
+// may show them again; an address of such a one must not reach the driver meanwhile.
 Block* find_block(Process& state, CUdeviceptr pointer, bool& ours) {
     for (;;) {
         Block* const block = state.map.find(pointer);

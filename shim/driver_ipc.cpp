@@ -15,10 +15,11 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     if (owned.segment == nullptr) return real.cuIpcGetMemHandle(handle, pointer);
     if (owned.live == nullptr) return bad_pointer_code();
     if (owned.live->address != owned.segment->base) {
-        log_once("ipc-interior", LogLevel::warning,
-                 "cudaIpcGetMemHandle refused: the allocation shares its segment with others and "
-                 "does not begin it, so that importers would map the wrong memory; run this program "
-                 "with CACHEALLOC_CONF=pool:False");
+        log_once(
+            "ipc-interior", LogLevel::warning,
+            "cudaIpcGetMemHandle refused: the allocation shares its segment with others and "
+            "does not begin it, so that importers would map the wrong memory; run this program "
+            "with CACHEALLOC_CONF=pool:False");
         return CUDA_ERROR_INVALID_VALUE;
     }
     owned.segment->exported = true;

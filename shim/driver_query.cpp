@@ -89,10 +89,12 @@ CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute* at
     if (owned.segment == nullptr) {
         return real.cuPointerGetAttributes(count, attributes, data, pointer);
     }
-    if (owned.live == nullptr) return real.cuPointerGetAttributes(count, attributes, data, kNowhere);
+    if (owned.live == nullptr)
+        return real.cuPointerGetAttributes(count, attributes, data, kNowhere);
     const CUresult result = real.cuPointerGetAttributes(count, attributes, data, pointer);
     if (result != CUDA_SUCCESS) return result;
-    for (unsigned int i = 0; i < count; ++i) answer(*owned.live, attributes[i], data[i]);
+    for (unsigned int i = 0; i < count; ++i)
+        answer(*owned.live, attributes[i], data[i]);
     return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
-// Stream memory operations. They pass natively while another thread waits in cudaFree, so work that a
-// free comes after may depend on one that comes later; and what they write no barrier of ours holds
-// up. Programs that use them get only finished blocks.
+// Stream memory operations. They pass natively while another thread waits in cudaFree, so work that
+// a free comes after may depend on one that comes later; and what they write no barrier of ours
+// holds up. Programs that use them get only finished blocks.
 #include "shim/driver.h"
 #include "shim/process.h"
 

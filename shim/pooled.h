@@ -7,16 +7,16 @@
 
 namespace cachealloc::shim {
 
-// The live block around `pointer` (its requested bytes, not what the rounding added), and whether the
-// pool owns the address at all.
+// The live block around `pointer` (its requested bytes, not what the rounding added), and whether
+// the pool owns the address at all.
 struct Owned {
     Segment* segment = nullptr; // null: not the pool's
     Block* live = nullptr;      // null: freed, or beyond what was asked for
 };
 Owned owner_of(const Process& process, CUdeviceptr pointer);
 
-// The code that a call gets natively for an address that is not (or no longer) an allocation's: with
-// a current context INVALID_VALUE, without one INVALID_CONTEXT (measured on an H200).
+// The code that a call gets natively for an address that is not (or no longer) an allocation's:
+// with a current context INVALID_VALUE, without one INVALID_CONTEXT (measured on an H200).
 CUresult bad_pointer_code();
 
 // An address that no allocation can have, to ask the driver about in place of a freed one.

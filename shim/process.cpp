@@ -22,7 +22,8 @@ alignas(Process) std::byte g_storage[sizeof(Process)];
 thread_local bool t_starting = false;
 
 void report_options(const ParseReport& report, const Options& options) {
-    for (std::size_t i = 0; i < report.size(); ++i) log(LogLevel::error, report[i]);
+    for (std::size_t i = 0; i < report.size(); ++i)
+        log(LogLevel::error, report[i]);
     if (options.strict && report.mistakes() != 0) {
         log(LogLevel::error, "strict:True and CACHEALLOC_CONF has mistakes: ending the process");
         _exit(2);
@@ -34,7 +35,7 @@ void report_options(const ParseReport& report, const Options& options) {
 void switch_rules_off() {
     const char* const text = getenv("CACHEALLOC_TEST_DISABLE");
     if (text == nullptr) return;
-    static constexpr const char* kNames[] = {"fence",         "numbering",     "barrier",
+    static constexpr const char* kNames[] = {"fence",          "numbering",     "barrier",
                                              "finished_level", "finished_only", "capture_aside",
                                              "transition_sync"};
     const std::string_view off(text);

@@ -1,8 +1,8 @@
 // What the preload keeps for the whole process, made at the first CUDA call.
 //
-// Invariant: until that call nothing of it exists, and once made it is never destroyed, so it serves
-// threads that outlive main(). In a forked child it is switched off for good: CUDA does not survive a
-// fork, and every call goes to the driver.
+// Invariant: until that call nothing of it exists, and once made it is never destroyed, so it
+// serves threads that outlive main(). In a forked child it is switched off for good: CUDA does not
+// survive a fork, and every call goes to the driver.
 #pragma once
 
 #include "core/options.h"

@@ -3,6 +3,7 @@
 #include "shim/log.h"
 #include "shim/process.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 
@@ -39,7 +40,23 @@ constexpr Row kRows[] = {
     {"out_of_memory", &PoolStatistics::out_of_memory},
 };
 
-double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(kMiB); }
+const char* name_of(OrderLevel level) {
+    switch (level) {
+    case OrderLevel::ordered:
+        return "ordered";
+    case OrderLevel::fenced:
+        return "fenced";
+    case OrderLevel::finished:
+        return "finished";
+    case OrderLevel::wait:
+        return "wait";
+    }
+    return "unknown";
+}
+
+double mib(std::uint64_t bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(kMiB);
+}
 
 } // namespace
 
@@ -48,17 +65,21 @@ void print_statistics() {
     if (state == nullptr) return;
     PoolStatistics sum;
     std::uint64_t pools = 0;
+    OrderLevel level = OrderLevel::ordered;
     state->contexts.for_each_ever([&](ContextPool& context) {
         const PoolStatistics one = context.pool.statistics();
-        for (const Row& row : kRows) sum.*row.member += one.*row.member;
+        for (const Row& row : kRows)
+            sum.*row.member += one.*row.member;
+        level = std::max(level, context.pool.fences().level());
         ++pools;
     });
     char line[2048];
     int at = std::snprintf(line, sizeof(line),
-                           "cachealloc-stats: {\"pools\": %" PRIu64 ", \"driver_alloc_calls\": %" PRIu64
-                           ", \"driver_free_calls\": %" PRIu64 ", \"passed_calls\": %" PRIu64,
-                           pools, state->calls.alloc.load(), state->calls.free.load(),
-                           state->calls.passed.load());
+                           "cachealloc-stats: {\"pools\": %" PRIu64 ", \"level\": \"%s\""
+                           ", \"driver_alloc_calls\": %" PRIu64 ", \"driver_free_calls\": %" PRIu64
+                           ", \"passed_calls\": %" PRIu64,
+                           pools, pools == 0 ? "none" : name_of(level), state->calls.alloc.load(),
+                           state->calls.free.load(), state->calls.passed.load());
     for (const Row& row : kRows) {
         at += std::snprintf(line + at, sizeof(line) - static_cast<std::size_t>(at),
                             ", \"%s\": %" PRIu64, row.name, sum.*row.member);
@@ -69,11 +90,10 @@ void print_statistics() {
 void report_out_of_memory(ContextPool& context, std::uint64_t bytes) {
     const PoolStatistics now = context.pool.statistics();
     const double free = mib(now.cached_bytes);
-    const double unusable =
-        now.cached_bytes == 0
-            ? 0
-            : 100.0 * (1.0 - static_cast<double>(now.largest_free_bytes) /
-                                 static_cast<double>(now.cached_bytes));
+    const double unusable = now.cached_bytes == 0
+                                ? 0
+                                : 100.0 * (1.0 - static_cast<double>(now.largest_free_bytes) /
+                                                     static_cast<double>(now.cached_bytes));
     logf(LogLevel::error,
          "out of device memory: %.1f MiB requested on device %d; live %.1f MiB in %" PRIu64
          " blocks, cached %.1f MiB, largest free block %.1f MiB, fragmentation %.0f %%",

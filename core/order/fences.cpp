@@ -4,18 +4,23 @@ namespace cachealloc {
 
 namespace {
 
-template <class T> void raise_to(std::atomic<T>& value, T to) {
+template <class T>
+void raise_to(std::atomic<T>& value, T to) {
     T seen = value.load(std::memory_order_relaxed);
     while (seen < to && !value.compare_exchange_weak(seen, to, std::memory_order_acq_rel)) {
     }
 }
 
 /// What is wrong with numbering when a test switches the rule off.
-std::uint64_t one_stamp_too_many() { return rule_on(Rule::numbering) ? 0 : 1; }
+std::uint64_t one_stamp_too_many() {
+    return rule_on(Rule::numbering) ? 0 : 1;
+}
 
 } // namespace
 
-void Fences::lower(OrderLevel level) { raise_to(level_, level); }
+void Fences::lower(OrderLevel level) {
+    raise_to(level_, level);
+}
 
 OrderResult Fences::note(OrderResult result) {
     if (result.status == OrderStatus::lost) {
@@ -25,12 +30,13 @@ OrderResult Fences::note(OrderResult result) {
     return result;
 }
 
-/// May `number` record into its slot? The former number must have been recorded (its thread may have
-/// been preempted just before) and have finished, or its record must have failed.
+/// May `number` record into its slot? The former number must have been recorded (its thread may
+/// have been preempted just before) and have finished, or its record must have failed.
 bool Fences::slot_is_free(std::uint64_t number) const {
     if (number <= kEvents + kFirstNumber - 1) return true;
     const std::uint64_t former = number - kEvents;
-    const std::uint64_t held = slots_[number % kEvents].number_and_ok.load(std::memory_order_acquire);
+    const std::uint64_t held =
+        slots_[number % kEvents].number_and_ok.load(std::memory_order_acquire);
     if (held >> 1 != former) return false;
     return (held & 1) == 0 || finished(former - 1);
 }
@@ -45,8 +51,8 @@ bool Fences::take_number(bool may_wait, std::uint64_t& number) {
     return true;
 }
 
-/// A query that fails leaves the former event unknown: then `number` gets no event, and later fences
-/// cover what the former one covered.
+/// A query that fails leaves the former event unknown: then `number` gets no event, and later
+/// fences cover what the former one covered.
 OrderResult Fences::await_slot(std::uint64_t number) {
     while (!slot_is_free(number)) {
         if (const int code = lost()) return {OrderStatus::lost, code};
@@ -71,8 +77,8 @@ OrderResult Fences::fence(bool may_wait) {
 }
 
 /// Between the check that the slot still holds `number` and the query another thread may record a
-/// later number into it; it does so only after `number` finished, so "done" stays true and "pending"
-/// is merely late.
+/// later number into it; it does so only after `number` finished, so "done" stays true and
+/// "pending" is merely late.
 OrderStatus Fences::ask(std::uint64_t number) {
     if (!recorded(number)) return OrderStatus::pending;
     const OrderResult result = note(order_.query(event_of(number)));

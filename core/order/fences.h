@@ -22,9 +22,9 @@ enum class OrderLevel : std::uint32_t {
 
 /// The fences of one context: numbers, events and what has been settled.
 ///
-/// Invariant. A block's *stamp* is the clock read on entry to its free. An event's *number* is taken
-/// by advancing the clock, before the event is recorded. So an event covers the work before every
-/// free whose stamp is below its number: once event n has finished, all stamps below n are
+/// Invariant. A block's *stamp* is the clock read on entry to its free. An event's *number* is
+/// taken by advancing the clock, before the event is recorded. So an event covers the work before
+/// every free whose stamp is below its number: once event n has finished, all stamps below n are
 /// *finished*; once all later work waits for event n, all stamps below n are *settled*. Advancing
 /// after recording would let one thread's number overtake another's record (2 of 6 interleavings of
 /// two threads then settle a block early); publishing "waited" before the wait succeeded would hand
@@ -49,9 +49,7 @@ class Fences {
     OrderResult fence(bool may_wait);
 
     /// True if all work before the frees with this stamp has finished.
-    bool finished(Stamp stamp) const {
-        return stamp < finished_.load(std::memory_order_acquire);
-    }
+    bool finished(Stamp stamp) const { return stamp < finished_.load(std::memory_order_acquire); }
 
     /// True if memory freed with this stamp may be handed out: its earlier users have finished or,
     /// where `barrier_counts`, everything submitted later waits for them.
@@ -70,8 +68,8 @@ class Fences {
     /// settled(stamp, true). Returns done, refused, failed or lost.
     OrderResult barrier(Stamp stamp);
 
-    /// The same with the youngest fence: settles everything freed so far with one wait, but holds up
-    /// more where several streams are busy.
+    /// The same with the youngest fence: settles everything freed so far with one wait, but holds
+    /// up more where several streams are busy.
     OrderResult barrier_behind_all();
 
     /// Fences taken after the first one that covers `stamp`.

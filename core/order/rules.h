@@ -26,7 +26,9 @@ inline bool rule_on(Rule rule) {
             (1U << static_cast<std::uint32_t>(rule))) == 0;
 }
 #else
-constexpr bool rule_on(Rule) { return true; }
+constexpr bool rule_on(Rule) {
+    return true;
+}
 #endif
 
 } // namespace cachealloc

@@ -77,8 +77,8 @@ bool AddressMap::set_start(Block* block) {
 
 void AddressMap::clear_start(Block* block) {
     const DeviceAddress address = block->address;
-    Starts* const starts =
-        granule_of(address)->starts[address % kGranule / kTableBytes].load(std::memory_order_acquire);
+    Starts* const starts = granule_of(address)->starts[address % kGranule / kTableBytes].load(
+        std::memory_order_acquire);
     if (starts == nullptr) return;
     Block* expected = block;
     starts->block[address % kTableBytes / kBlockAlignment].compare_exchange_strong(

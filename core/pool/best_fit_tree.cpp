@@ -64,7 +64,8 @@ void BestFitTree::insert(Block* block) {
 
 void BestFitTree::erase(Block* block) {
     Block** link = &root_;
-    while (*link != block) link = before(block, *link) ? &(*link)->left : &(*link)->right;
+    while (*link != block)
+        link = before(block, *link) ? &(*link)->left : &(*link)->right;
     *link = join(block->left, block->right);
     block->left = block->right = nullptr;
 }
@@ -84,7 +85,8 @@ Block* BestFitTree::best_fit(std::uint64_t size) const {
 
 Block* BestFitTree::largest() const {
     Block* at = root_;
-    while (at != nullptr && at->right != nullptr) at = at->right;
+    while (at != nullptr && at->right != nullptr)
+        at = at->right;
     return at;
 }
 

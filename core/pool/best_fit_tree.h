@@ -6,8 +6,8 @@
 
 namespace cachealloc {
 
-/// Free blocks ordered by (size, address): a treap through Block::left and right whose priorities are
-/// a hash of the descriptor's index, so its shape depends on nothing but its content.
+/// Free blocks ordered by (size, address): a treap through Block::left and right whose priorities
+/// are a hash of the descriptor's index, so its shape depends on nothing but its content.
 ///
 /// Invariant: in-order is ascending by (size, address); a node's priority is not below its
 /// children's. Not thread-safe: the heap's lock guards it. All operations O(log n) expected, no

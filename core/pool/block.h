@@ -23,16 +23,16 @@ enum class BlockState : std::uint32_t {
 /// A slice of a segment. Descriptors are never given back to the operating system, so a stale
 /// pointer to one may be read (BlockArena).
 ///
-/// Who may touch what: `address`, `size`, `segment`, `previous`, `next` change only under the heap's
-/// lock while the block is not live; the owner of the block (the thread that took it out of a cache,
-/// or that moved it from live to freeing) may touch the rest.
+/// Who may touch what: `address`, `size`, `segment`, `previous`, `next` change only under the
+/// heap's lock while the block is not live; the owner of the block (the thread that took it out of
+/// a cache, or that moved it from live to freeing) may touch the rest.
 struct Block {
     DeviceAddress address = 0;
-    std::uint64_t size = 0; ///< bytes it occupies, a multiple of kBlockAlignment
+    std::uint64_t size = 0;                  ///< bytes it occupies, a multiple of kBlockAlignment
     std::atomic<std::uint64_t> requested{0}; ///< bytes the application asked for
     std::atomic<BlockState> state{BlockState::unused};
-    std::uint32_t index = 0; ///< its place in the arena
-    std::uint32_t bin = 0;   ///< exact-size bin of the request it was cut for
+    std::uint32_t index = 0;      ///< its place in the arena
+    std::uint32_t bin = 0;        ///< exact-size bin of the request it was cut for
     std::uint32_t generation = 0; ///< counts hand-outs: makes buffer ids unique
     bool barrier_counts = true;   ///< false: only a finished fence settles it
     std::uint64_t stamp = 0;      ///< fence clock at its free
@@ -41,7 +41,8 @@ struct Block {
     Block* next = nullptr;     ///< neighbour above
     /// Link of whichever list holds the block: limbo and aside queues, arena free list.
     Block* link = nullptr;
-    std::atomic<std::uint32_t> stack_link{0}; ///< link of the shared stacks (an index, see ExactCache)
+    std::atomic<std::uint32_t> stack_link{
+        0};                ///< link of the shared stacks (an index, see ExactCache)
     Block* left = nullptr; ///< best-fit tree
     Block* right = nullptr;
 };

@@ -16,8 +16,8 @@ namespace cachealloc {
 /// reading one through a stale pointer is harmless. Index 0 is no block.
 class BlockArena {
   public:
-    /// A descriptor in state `unused`, everything but index reset. Null when the host has no memory or
-    /// 2^24 descriptors exist. Thread-safe; takes a lock; O(1) amortised.
+    /// A descriptor in state `unused`, everything but index reset. Null when the host has no memory
+    /// or 2^24 descriptors exist. Thread-safe; takes a lock; O(1) amortised.
     Block* make();
 
     /// Takes a descriptor back; nobody may hand it out any more. Thread-safe.
@@ -25,8 +25,7 @@ class BlockArena {
 
     /// The descriptor with this index. Lock-free, O(1). `index` must have come from make().
     Block* at(std::uint32_t index) const {
-        return chunks_[index / kChunkBlocks].load(std::memory_order_acquire) +
-               index % kChunkBlocks;
+        return chunks_[index / kChunkBlocks].load(std::memory_order_acquire) + index % kChunkBlocks;
     }
 
   private:

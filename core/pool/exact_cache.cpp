@@ -13,8 +13,8 @@ ExactCache::~ExactCache() {
     }
 }
 
-/// Only the thread that holds `index` comes here for it, except for kSharedThread, whose cache exists
-/// already.
+/// Only the thread that holds `index` comes here for it, except for kSharedThread, whose cache
+/// exists already.
 ThreadCache& ExactCache::make(std::uint32_t index) {
     ThreadCache* cache = &shared_cache_;
     if (index != kSharedThread) {

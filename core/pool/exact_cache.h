@@ -14,8 +14,8 @@ namespace cachealloc {
 /// shared stack per size, because two threads on one stack pay about 107 ns a pair and slots 13
 /// (measured, 2 cores).
 ///
-/// Invariant: every block in it is settled, in state `cached`, and carries the bin it is kept under.
-/// Taking a block out makes the caller its only owner.
+/// Invariant: every block in it is settled, in state `cached`, and carries the bin it is kept
+/// under. Taking a block out makes the caller its only owner.
 ///
 /// Thread-safe and lock-free; no allocation except a thread's first use.
 class ExactCache {
@@ -46,8 +46,8 @@ class ExactCache {
         return take_shared(bin, mine);
     }
 
-    /// Keeps a block under its bin. Returns null, or a block that belongs into the tree instead: the
-    /// given one if it has no bin, an older one of the bin if the budget is spent.
+    /// Keeps a block under its bin. Returns null, or a block that belongs into the tree instead:
+    /// the given one if it has no bin, an older one of the bin if the budget is spent.
     [[nodiscard]] Block* put(Block* block, ThreadCache& mine) {
         if (block->bin == BinIndex::kNone) return block;
         block->state.store(BlockState::cached, std::memory_order_relaxed);
@@ -59,7 +59,8 @@ class ExactCache {
     }
 
     /// Takes everything out, calling `sink(Block*)` for each block.
-    template <class Sink> void drain(Sink sink) {
+    template <class Sink>
+    void drain(Sink sink) {
         const std::uint32_t limit = thread_index_limit();
         for (std::uint32_t i = 0; i < limit; ++i) {
             ThreadCache* const cache = caches_[i].load(std::memory_order_acquire);
@@ -72,7 +73,8 @@ class ExactCache {
             }
         }
         for (std::uint32_t bin = 0; bin < BinIndex::kBins; ++bin) {
-            while (Block* const block = pop(bin)) sink(block);
+            while (Block* const block = pop(bin))
+                sink(block);
         }
     }
 

@@ -72,8 +72,7 @@ void Heap::put_chain(Block* chain) {
 
 void Heap::put_locked(Block* block) {
     const auto is_free = [](const Block* other) {
-        return other != nullptr &&
-               other->state.load(std::memory_order_relaxed) == BlockState::free;
+        return other != nullptr && other->state.load(std::memory_order_relaxed) == BlockState::free;
     };
     if (is_free(block->next)) {
         remove_free(block->next);
@@ -198,7 +197,8 @@ void Heap::unlink_cold(Segment* segment) {
 Segment* Heap::take_coldest(std::uint64_t at_least) {
     const std::lock_guard lock(mutex_);
     Segment* segment = coldest_;
-    while (segment != nullptr && segment->size < at_least) segment = segment->warmer;
+    while (segment != nullptr && segment->size < at_least)
+        segment = segment->warmer;
     if (segment == nullptr) return nullptr;
     remove_free(segment->first);
     segment->first->state.store(BlockState::freeing, std::memory_order_relaxed);
@@ -225,12 +225,14 @@ void Heap::restore(Segment* segment) {
 
 void Heap::hide_all() {
     const std::lock_guard lock(mutex_);
-    for (Segment* at = segments_; at != nullptr; at = at->next) map_.hide(*at);
+    for (Segment* at = segments_; at != nullptr; at = at->next)
+        map_.hide(*at);
 }
 
 void Heap::show_all() {
     const std::lock_guard lock(mutex_);
-    for (Segment* at = segments_; at != nullptr; at = at->next) map_.insert(*at);
+    for (Segment* at = segments_; at != nullptr; at = at->next)
+        map_.insert(*at);
 }
 
 void Heap::forget_all() {

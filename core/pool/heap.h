@@ -10,19 +10,19 @@
 
 namespace cachealloc {
 
-/// The pool's back: segments, their blocks in address order, and the free ones in two best-fit trees
-/// (small and large requests live in segments of their own).
+/// The pool's back: segments, their blocks in address order, and the free ones in two best-fit
+/// trees (small and large requests live in segments of their own).
 ///
 /// Invariant: under the lock, each segment is wholly covered by its blocks, no two neighbours are
-/// both `free`, every `free` block is in its tree, and every wholly free segment is in the cold list
-/// in the order in which it became so. Only settled blocks are ever put in.
+/// both `free`, every `free` block is in its tree, and every wholly free segment is in the cold
+/// list in the order in which it became so. Only settled blocks are ever put in.
 ///
 /// Thread-safe; one lock, never held across a driver call.
 class Heap {
   public:
     /// `map` and `arena` must outlive the heap; `owner` is noted in every segment. Blocks of
-    /// `max_split` bytes or more are never split, and serve only requests of that size (as PyTorch's
-    /// max_split_size_mb).
+    /// `max_split` bytes or more are never split, and serve only requests of that size (as
+    /// PyTorch's max_split_size_mb).
     Heap(AddressMap& map, BlockArena& arena, DevicePool& owner, std::uint64_t max_split)
         : map_(map), arena_(arena), owner_(owner), max_split_(max_split) {}
 
@@ -65,12 +65,12 @@ class Heap {
     void forget_all();
 
     struct Totals {
-        std::uint64_t reserved = 0;       ///< bytes of all segments
-        std::uint64_t free_in_tree = 0;   ///< settled free bytes
-        std::uint64_t largest_free = 0;   ///< the largest settled free block
-        std::uint64_t wholly_free = 0;    ///< bytes of segments without a live block, settled or not
+        std::uint64_t reserved = 0;     ///< bytes of all segments
+        std::uint64_t free_in_tree = 0; ///< settled free bytes
+        std::uint64_t largest_free = 0; ///< the largest settled free block
+        std::uint64_t wholly_free = 0;  ///< bytes of segments without a live block, settled or not
         std::uint64_t segments = 0;
-        std::uint64_t splits = 0;         ///< times a block was cut in two
+        std::uint64_t splits = 0; ///< times a block was cut in two
         std::uint64_t reserved_peak = 0;
     };
     /// O(blocks).

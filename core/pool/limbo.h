@@ -14,8 +14,8 @@ namespace cachealloc {
 /// Freed blocks whose earlier users may not be done: a first-in first-out queue per exact size (one
 /// more for sizes without a bin).
 ///
-/// Invariant: stamps within a queue rise, up to the order in which concurrent frees arrived; so only
-/// its head needs a look, and a head that is not settled hides nothing that matters.
+/// Invariant: stamps within a queue rise, up to the order in which concurrent frees arrived; so
+/// only its head needs a look, and a head that is not settled hides nothing that matters.
 ///
 /// Thread-safe, one short lock. What "settled" means is the caller's: a predicate over Block.
 class Limbo {
@@ -24,7 +24,8 @@ class Limbo {
     void push(Block* block);
 
     /// Takes the head of the bin's queue if `settled(head)`, else null.
-    template <class Settled> Block* pop(std::uint32_t bin, Settled settled) {
+    template <class Settled>
+    Block* pop(std::uint32_t bin, Settled settled) {
         if (count_.load(std::memory_order_relaxed) == 0) return nullptr;
         const std::lock_guard lock(mutex_);
         Block* const head = queues_[bin].head;
@@ -33,7 +34,8 @@ class Limbo {
 
     /// Takes every settled head of every queue; returns them chained through Block::link. Cost: the
     /// queues that hold anything, plus what is taken.
-    template <class Settled> Block* drain(Settled settled) {
+    template <class Settled>
+    Block* drain(Settled settled) {
         if (count_.load(std::memory_order_relaxed) == 0) return nullptr;
         Block* taken = nullptr;
         const std::lock_guard lock(mutex_);

@@ -16,8 +16,8 @@ class DevicePool;
 struct Segment {
     DeviceAddress base = 0;
     std::uint64_t size = 0;
-    DevicePool* pool = nullptr; ///< whose it is
-    bool small = false;         ///< serves requests up to kSmallRequest
+    DevicePool* pool = nullptr;        ///< whose it is
+    bool small = false;                ///< serves requests up to kSmallRequest
     std::atomic<bool> exported{false}; ///< an IPC handle of it was given out: kept for good
     Block* first = nullptr;
     Segment* previous = nullptr; ///< list of all segments of the heap

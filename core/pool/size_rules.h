@@ -27,7 +27,9 @@ inline std::uint64_t rounded_size(std::uint64_t bytes, const PowerOfTwoDivisions
     return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
 }
 
-inline bool is_small(std::uint64_t rounded) { return rounded <= kSmallRequest; }
+inline bool is_small(std::uint64_t rounded) {
+    return rounded <= kSmallRequest;
+}
 
 /// What a free block must keep after a split to be worth it: less than this stays with the
 /// application's block as waste.
@@ -35,8 +37,8 @@ inline std::uint64_t smallest_remainder(bool small) {
     return small ? kBlockAlignment : 64 * kKiB;
 }
 
-/// Numbers the exact sizes that have a cache of their own: every multiple of 512 bytes up to 1 MiB, and
-/// the first kLargeBins larger sizes that a program uses.
+/// Numbers the exact sizes that have a cache of their own: every multiple of 512 bytes up to 1 MiB,
+/// and the first kLargeBins larger sizes that a program uses.
 class BinIndex {
   public:
     static constexpr std::uint32_t kSmallBins = kSmallRequest / kBlockAlignment;

@@ -9,7 +9,8 @@
 
 namespace cachealloc {
 
-/// What each thread counts for itself on the hot path; their sums are exact when no call is running.
+/// What each thread counts for itself on the hot path; their sums are exact when no call is
+/// running.
 enum class Counter : std::uint32_t {
     allocations,
     frees,

@@ -60,6 +60,8 @@ std::uint32_t assign_thread_index() {
 
 } // namespace detail
 
-std::uint32_t thread_index_limit() { return g_limit.load(std::memory_order_acquire); }
+std::uint32_t thread_index_limit() {
+    return g_limit.load(std::memory_order_acquire);
+}
 
 } // namespace cachealloc

@@ -6,7 +6,8 @@ namespace cachealloc {
 
 /// A small number for the calling thread, unique among the threads alive, reused after its end.
 /// At most kThreads - 1 threads have one of their own; further threads, and threads whose
-/// thread-local objects are already being destroyed, get kSharedThread, which many may hold at once.
+/// thread-local objects are already being destroyed, get kSharedThread, which many may hold at
+/// once.
 constexpr std::uint32_t kThreads = 1024;
 constexpr std::uint32_t kSharedThread = 0;
 
