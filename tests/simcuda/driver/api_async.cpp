@@ -18,8 +18,15 @@ Device* device_of(CUdevice dev) {
 
 CUresult allocate(const StreamPtr& s, const PoolPtr& pool, CUdeviceptr* p, std::size_t bytes) {
     World& w = world();
-    if (p == nullptr || bytes == 0) {
+    if (p == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (s->capture == nullptr) {
+        SIM_TRY(forbid_while_capturing(true));
+    }
+    if (bytes == 0) {
+        *p = 0;
+        return CUDA_SUCCESS;
     }
     DeviceMemory& memory = w.devices[static_cast<std::size_t>(pool->device)]->memory;
     std::uintptr_t base = memory.allocate(bytes);
@@ -74,8 +81,17 @@ CUresult alloc_from(bool pt, CUdeviceptr* p, std::size_t bytes, CUmemoryPool han
 CUresult free_async(bool pt, CUdeviceptr p, CUstream stream) {
     StreamPtr s;
     SIM_TRY(stream_of(stream, pt, &s));
+    if (p == 0) {
+        return CUDA_SUCCESS;
+    }
+    // As measured, memory of cuMemAlloc may be freed this way too.
     const auto a = world().map.at(p);
-    if (a == nullptr || a->kind != Memory::pool || a->freeing) {
+    if (a == nullptr || a->freeing || (a->kind != Memory::pool && a->kind != Memory::device)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (s->capture == nullptr) {
+        SIM_TRY(forbid_while_capturing(true));
+    } else if (a->kind == Memory::device) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     Work work;
@@ -85,7 +101,10 @@ CUresult free_async(bool pt, CUdeviceptr p, CUstream stream) {
     work.accesses.push_back({a->base, a->size, true});
     const bool captured = s->capture != nullptr;
     if (!captured) {
-        work.effect = [a] { drop_allocation(a); };
+        work.effect = [a] {
+            check_live_blocks(*a, "cuMemFreeAsync");
+            drop_allocation(a);
+        };
     }
     SIM_TRY(submit(s, std::move(work)));
     a->freeing = !captured;
@@ -247,6 +266,7 @@ SIM_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribu
 
 SIM_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
     SIM_ENTER(cuMemPoolTrimTo);
+    SIM_TRY(forbid_while_capturing(true));
     return world().pools.find(handle) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -22,7 +22,7 @@ ContextPtr make_context(CUdevice dev, unsigned flags, bool primary) {
     ctx->device = dev;
     ctx->flags = flags;
     ctx->primary = primary;
-    w.contexts.add(ctx);
+    w.dead_contexts.erase(w.contexts.add(ctx));
     ctx->legacy = w.make_stream(ctx, StreamKind::legacy, 0, 0);
     return ctx;
 }
@@ -44,15 +44,6 @@ void destroy_context(const ContextPtr& ctx) {
     for (const auto& a : owned) {
         drop_allocation(a);
     }
-    std::vector<CUevent> events;
-    for (const auto& [handle, e] : w.events.all()) {
-        if (e->ctx == ctx) {
-            events.push_back(handle);
-        }
-    }
-    for (const CUevent e : events) {
-        w.events.remove(e);
-    }
     for (const auto& s : std::vector<StreamPtr>(ctx->streams)) {
         if (s->handle != nullptr) {
             w.streams.remove(s->handle);
@@ -60,6 +51,7 @@ void destroy_context(const ContextPtr& ctx) {
         w.retire_stream(s);
     }
     w.contexts.remove(ctx->handle);
+    w.dead_contexts[ctx->handle] = ctx;
 }
 
 CUresult create_context(CUcontext* out, unsigned flags, CUdevice dev) {
@@ -80,10 +72,10 @@ CUresult release_primary(CUdevice dev) {
     if (d == nullptr) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (d->primary == nullptr || d->primary->retained == 0) {
+    if (d->retained == 0) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (--d->primary->retained == 0) {
+    if (--d->retained == 0 && d->primary != nullptr) {
         const ContextPtr ctx = d->primary;
         d->primary = nullptr;
         destroy_context(ctx);
@@ -116,8 +108,7 @@ CUresult set_primary_flags(CUdevice dev, unsigned flags) {
 CUresult destroy_created(CUcontext handle) {
     const ContextPtr ctx = world().contexts.find(handle);
     if (ctx == nullptr || ctx->primary) {
-        return handle == nullptr || ctx != nullptr ? CUDA_ERROR_INVALID_VALUE
-                                                   : CUDA_ERROR_INVALID_CONTEXT;
+        return handle == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
     }
     destroy_context(ctx);
     auto& stack = self().contexts;
@@ -128,9 +119,14 @@ CUresult destroy_created(CUcontext handle) {
 }
 
 CUresult push(CUcontext handle) {
-    const ContextPtr ctx = world().contexts.find(handle);
+    ContextPtr ctx = world().contexts.find(handle);
     if (ctx == nullptr) {
-        return CUDA_ERROR_INVALID_CONTEXT;
+        // A dead context can be made current, as measured; calls then say that it is dead.
+        const auto dead = world().dead_contexts.find(handle);
+        if (dead == world().dead_contexts.end()) {
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
+        ctx = dead->second;
     }
     self().contexts.push_back(ctx);
     return CUDA_SUCCESS;
@@ -160,7 +156,7 @@ bool has_context_events() { return world().setting("driver") >= 12050; }
 }  // namespace
 
 SIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
-    SIM_ENTER(cuDevicePrimaryCtxRetain);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxRetain);
     Device* d = device_of(dev);
     if (out == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -171,38 +167,38 @@ SIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
     if (d->primary == nullptr) {
         d->primary = make_context(dev, d->primary_flags, true);
     }
-    ++d->primary->retained;
+    ++d->retained;
     *out = d->primary->handle;
     return CUDA_SUCCESS;
 }
 
 SIM_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
-    SIM_ENTER_QUIET(cuDevicePrimaryCtxRelease);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxRelease);
     return release_primary(dev);
 }
 SIM_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-    SIM_ENTER_QUIET(cuDevicePrimaryCtxRelease_v2);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxRelease_v2);
     return release_primary(dev);
 }
 SIM_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
-    SIM_ENTER_QUIET(cuDevicePrimaryCtxReset);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxReset);
     return reset_primary(dev);
 }
 SIM_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
-    SIM_ENTER_QUIET(cuDevicePrimaryCtxReset_v2);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxReset_v2);
     return reset_primary(dev);
 }
 SIM_EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
-    SIM_ENTER(cuDevicePrimaryCtxSetFlags);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxSetFlags);
     return set_primary_flags(dev, flags);
 }
 SIM_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-    SIM_ENTER(cuDevicePrimaryCtxSetFlags_v2);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxSetFlags_v2);
     return set_primary_flags(dev, flags);
 }
 
 SIM_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
-    SIM_ENTER(cuDevicePrimaryCtxGetState);
+    SIM_ENTER_STATE(cuDevicePrimaryCtxGetState);
     const Device* d = device_of(dev);
     if (d == nullptr) {
         return CUDA_ERROR_INVALID_DEVICE;
@@ -230,32 +226,32 @@ SIM_EXPORT CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams*, unsigned 
     return create_context(out, flags, dev);
 }
 SIM_EXPORT CUresult cuCtxDestroy(CUcontext ctx) {
-    SIM_ENTER_QUIET(cuCtxDestroy);
+    SIM_ENTER_STATE(cuCtxDestroy);
     return destroy_created(ctx);
 }
 SIM_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
-    SIM_ENTER_QUIET(cuCtxDestroy_v2);
+    SIM_ENTER_STATE(cuCtxDestroy_v2);
     return destroy_created(ctx);
 }
 SIM_EXPORT CUresult cuCtxPushCurrent(CUcontext ctx) {
-    SIM_ENTER_QUIET(cuCtxPushCurrent);
+    SIM_ENTER_STATE(cuCtxPushCurrent);
     return push(ctx);
 }
 SIM_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
-    SIM_ENTER_QUIET(cuCtxPushCurrent_v2);
+    SIM_ENTER_STATE(cuCtxPushCurrent_v2);
     return push(ctx);
 }
 SIM_EXPORT CUresult cuCtxPopCurrent(CUcontext* ctx) {
-    SIM_ENTER_QUIET(cuCtxPopCurrent);
+    SIM_ENTER_STATE(cuCtxPopCurrent);
     return pop(ctx);
 }
 SIM_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* ctx) {
-    SIM_ENTER_QUIET(cuCtxPopCurrent_v2);
+    SIM_ENTER_STATE(cuCtxPopCurrent_v2);
     return pop(ctx);
 }
 
 SIM_EXPORT CUresult cuCtxSetCurrent(CUcontext handle) {
-    SIM_ENTER_QUIET(cuCtxSetCurrent);
+    SIM_ENTER_STATE(cuCtxSetCurrent);
     auto& stack = self().contexts;
     if (handle == nullptr) {
         if (!stack.empty()) {
@@ -276,7 +272,7 @@ SIM_EXPORT CUresult cuCtxSetCurrent(CUcontext handle) {
 }
 
 SIM_EXPORT CUresult cuCtxGetCurrent(CUcontext* handle) {
-    SIM_ENTER_QUIET(cuCtxGetCurrent);
+    SIM_ENTER_STATE(cuCtxGetCurrent);
     if (handle == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -286,14 +282,14 @@ SIM_EXPORT CUresult cuCtxGetCurrent(CUcontext* handle) {
 }
 
 SIM_EXPORT CUresult cuCtxGetDevice(CUdevice* dev) {
-    SIM_ENTER(cuCtxGetDevice);
+    SIM_ENTER_STATE(cuCtxGetDevice);
     ContextPtr ctx;
     SIM_TRY(current_context(&ctx));
     *dev = ctx->device;
     return CUDA_SUCCESS;
 }
 SIM_EXPORT CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext handle) {
-    SIM_ENTER(cuCtxGetDevice_v2);
+    SIM_ENTER_STATE(cuCtxGetDevice_v2);
     ContextPtr ctx;
     SIM_TRY(context_of(handle, &ctx));
     *dev = ctx->device;
@@ -301,7 +297,7 @@ SIM_EXPORT CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext handle) {
 }
 
 SIM_EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
-    SIM_ENTER_QUIET(cuCtxGetId);
+    SIM_ENTER_STATE(cuCtxGetId);
     ContextPtr ctx;
     SIM_TRY(context_of(handle, &ctx));
     if (id == nullptr) {
@@ -320,7 +316,7 @@ SIM_EXPORT CUresult cuCtxGetFlags(unsigned int* flags) {
 }
 
 SIM_EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int* version) {
-    SIM_ENTER(cuCtxGetApiVersion);
+    SIM_ENTER_STATE(cuCtxGetApiVersion);
     ContextPtr ctx;
     SIM_TRY(context_of(handle, &ctx));
     *version = 3020;
@@ -382,6 +378,9 @@ SIM_EXPORT CUresult cuCtxRecordEvent(CUcontext handle, CUevent event) {
     if (!has_context_events()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    if (handle == nullptr) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     ContextPtr ctx;
     SIM_TRY(context_of(handle, &ctx));
     const EventPtr e = world().events.find(event);
@@ -401,6 +400,9 @@ SIM_EXPORT CUresult cuCtxWaitEvent(CUcontext handle, CUevent event) {
     if (!has_context_events()) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    if (handle == nullptr) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
     ContextPtr ctx;
     SIM_TRY(context_of(handle, &ctx));
     const EventPtr e = world().events.find(event);
@@ -408,7 +410,6 @@ SIM_EXPORT CUresult cuCtxWaitEvent(CUcontext handle, CUevent event) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     SIM_TRY(ctx->fault);
-    pass_free_gate(ctx);
     SIM_TRY(forbid_context_captures(ctx));
     if (e->op != nullptr) {
         world().add_barrier(ctx, e->op);

@@ -20,9 +20,6 @@ CUresult any_sync(bool pt, CUdeviceptr dst, CUdeviceptr src, std::size_t n) {
     const auto a = World::get().map.find(dst);
     const auto b = World::get().map.find(src);
     const bool both_device = a != nullptr && b != nullptr && !a->on_host() && !b->on_host();
-    if (both_device) {
-        SIM_TRY(forbid_while_capturing(true));
-    }
     return linear(pt, nullptr, "cuMemcpy", dst, src, n, Side::any, Side::any, !both_device);
 }
 CUresult to_device(bool pt, CUdeviceptr dst, const void* src, std::size_t n) {
@@ -34,11 +31,9 @@ CUresult to_host(bool pt, void* dst, CUdeviceptr src, std::size_t n) {
                   true);
 }
 CUresult inside(bool pt, CUdeviceptr dst, CUdeviceptr src, std::size_t n) {
-    SIM_TRY(forbid_while_capturing(true));
     return linear(pt, nullptr, "cuMemcpyDtoD", dst, src, n, Side::device, Side::device, false);
 }
 CUresult peer(bool pt, CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, std::size_t n) {
-    SIM_TRY(forbid_while_capturing(true));
     return linear(pt, nullptr, "cuMemcpyPeer", dst, src, n, Side::device, Side::device, false);
 }
 
@@ -114,9 +109,6 @@ CUresult boxes(bool pt, CUstream stream, const char* label, const End& to, const
         }
     }
     const bool both_device = to_side == Side::device && from_side == Side::device;
-    if (wait && both_device) {
-        SIM_TRY(forbid_while_capturing(true));
-    }
     return copy(s, label, pieces, to_side, from_side, wait && !both_device);
 }
 

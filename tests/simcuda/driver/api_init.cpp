@@ -63,6 +63,9 @@ int attribute_value(CUdevice_attribute attribute, CUdevice dev) {
 
 SIM_EXPORT CUresult cuInit(unsigned int flags) {
     SIM_ENTER_QUIET(cuInit);
+    if (World::get().forked) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
     if (flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -80,7 +83,7 @@ SIM_EXPORT CUresult cuDriverGetVersion(int* version) {
 }
 
 SIM_EXPORT CUresult cuDeviceGetCount(int* count) {
-    SIM_ENTER(cuDeviceGetCount);
+    SIM_ENTER_STATE(cuDeviceGetCount);
     if (count == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -89,7 +92,7 @@ SIM_EXPORT CUresult cuDeviceGetCount(int* count) {
 }
 
 SIM_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-    SIM_ENTER(cuDeviceGet);
+    SIM_ENTER_STATE(cuDeviceGet);
     if (device == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -101,7 +104,7 @@ SIM_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 SIM_EXPORT CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
-    SIM_ENTER(cuDeviceGetName);
+    SIM_ENTER_STATE(cuDeviceGetName);
     if (name == nullptr || len <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -113,7 +116,7 @@ SIM_EXPORT CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
 }
 
 SIM_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice dev) {
-    SIM_ENTER(cuDeviceGetAttribute);
+    SIM_ENTER_STATE(cuDeviceGetAttribute);
     if (value == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -125,7 +128,7 @@ SIM_EXPORT CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribut
 }
 
 SIM_EXPORT CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
-    SIM_ENTER(cuDeviceTotalMem_v2);
+    SIM_ENTER_STATE(cuDeviceTotalMem_v2);
     if (bytes == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -149,17 +152,17 @@ static CUresult device_uuid(CUuuid* uuid, CUdevice dev) {
 }
 
 SIM_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
-    SIM_ENTER(cuDeviceGetUuid);
+    SIM_ENTER_STATE(cuDeviceGetUuid);
     return device_uuid(uuid, dev);
 }
 
 SIM_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
-    SIM_ENTER(cuDeviceGetUuid_v2);
+    SIM_ENTER_STATE(cuDeviceGetUuid_v2);
     return device_uuid(uuid, dev);
 }
 
 SIM_EXPORT CUresult cuDeviceGetPCIBusId(char* id, int len, CUdevice dev) {
-    SIM_ENTER(cuDeviceGetPCIBusId);
+    SIM_ENTER_STATE(cuDeviceGetPCIBusId);
     if (id == nullptr || len <= 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -171,7 +174,7 @@ SIM_EXPORT CUresult cuDeviceGetPCIBusId(char* id, int len, CUdevice dev) {
 }
 
 SIM_EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice dev, CUdevice peer) {
-    SIM_ENTER(cuDeviceCanAccessPeer);
+    SIM_ENTER_STATE(cuDeviceCanAccessPeer);
     if (can == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -1,5 +1,4 @@
-// Memory handles for other processes. The importer maps the exporter's memory file through /proc;
-// a handle may be opened in its own process too, as a second view of the same bytes.
+// Memory handles for other processes. The importer maps the exporter's memory file through /proc.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -55,6 +54,9 @@ CUresult open_handle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned fl
     std::memcpy(&c, &handle, sizeof c);
     if (out == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || c.check != checksum(c)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (c.pid == static_cast<std::uint32_t>(getpid())) {
+        return CUDA_ERROR_INVALID_CONTEXT;  // as measured: not in the process that exported it
     }
     const auto key = std::make_pair(c.pid, c.serial);
     if (opened().count(key) != 0) {

@@ -33,8 +33,11 @@ CUresult allocate_device(std::uintptr_t* p, std::size_t bytes) {
 
 CUresult free_device(std::uintptr_t p) {
     World& w = world();
-    ContextPtr ctx;
-    SIM_TRY(current_context(&ctx));
+    if (self().current() != nullptr) {
+        // As measured, a free needs no current context, but a dead one is refused.
+        ContextPtr ctx;
+        SIM_TRY(current_context(&ctx));
+    }
     SIM_TRY(forbid_while_capturing(false));
     if (p == 0) {
         return CUDA_SUCCESS;
@@ -62,8 +65,12 @@ CUresult allocate_host(void** p, std::size_t bytes, unsigned flags, Memory kind)
     ContextPtr ctx;
     SIM_TRY(current_context(&ctx));
     SIM_TRY(forbid_while_capturing(true));
-    if (p == nullptr || bytes == 0) {
+    if (p == nullptr || (bytes == 0 && kind == Memory::managed)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (bytes == 0) {
+        *p = nullptr;
+        return CUDA_SUCCESS;
     }
     pass_free_gate(ctx);
     void* pages = map_pages(round_up(bytes, kGranule), true);
@@ -83,12 +90,10 @@ CUresult allocate_host(void** p, std::size_t bytes, unsigned flags, Memory kind)
 }
 
 CUresult free_host(void* p, Memory kind, CUresult unknown) {
-    ContextPtr ctx;
-    SIM_TRY(current_context(&ctx));
+    SIM_TRY(forbid_while_capturing(false));
     if (p == nullptr) {
         return kind == Memory::pinned ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    SIM_TRY(forbid_while_capturing(false));
     const auto a = world().map.at(reinterpret_cast<std::uintptr_t>(p));
     if (a == nullptr || a->kind != kind) {
         return unknown;
@@ -168,8 +173,14 @@ SIM_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUd
     SIM_ENTER(cuMemGetAddressRange_v2);
     ContextPtr ctx;
     SIM_TRY(current_context(&ctx));
-    const auto a = World::get().map.find(p);
+    const auto a = known_allocation(p);
     if (a == nullptr) {
+        if (base != nullptr) {
+            *base = 0;
+        }
+        if (size != nullptr) {
+            *size = 0;
+        }
         return CUDA_ERROR_NOT_FOUND;
     }
     if (base != nullptr) {
@@ -227,6 +238,7 @@ static CUresult register_host(void* p, size_t bytes, unsigned flags) {
     if (w.map.find(base) != nullptr || (next != all.end() && next->first < base + bytes)) {
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
+    pass_free_gate(ctx);
     Allocation a;
     a.base = base;
     a.size = bytes;

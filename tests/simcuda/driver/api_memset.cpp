@@ -7,32 +7,29 @@ namespace {
 
 template <std::size_t kElement>
 CUresult rows(bool pt, CUstream stream, const char* label, CUdeviceptr p, std::size_t pitch,
-              std::uint32_t value, std::size_t width, std::size_t height, bool asynchronous) {
+              std::uint32_t value, std::size_t width, std::size_t height) {
     StreamPtr s;
     SIM_TRY(stream_of(stream, pt, &s));
-    if (!asynchronous) {
-        SIM_TRY(forbid_while_capturing(true));
-    }
     return fill(s, label, p, pitch, value, kElement, width, height);
 }
 
 template <std::size_t kElement>
 CUresult line_sync(bool pt, CUdeviceptr p, std::uint32_t value, std::size_t n) {
-    return rows<kElement>(pt, nullptr, "cuMemset", p, 0, value, n, 1, false);
+    return rows<kElement>(pt, nullptr, "cuMemset", p, 0, value, n, 1);
 }
 template <std::size_t kElement>
 CUresult line_async(bool pt, CUdeviceptr p, std::uint32_t value, std::size_t n, CUstream s) {
-    return rows<kElement>(pt, s, "cuMemsetAsync", p, 0, value, n, 1, true);
+    return rows<kElement>(pt, s, "cuMemsetAsync", p, 0, value, n, 1);
 }
 template <std::size_t kElement>
 CUresult plane_sync(bool pt, CUdeviceptr p, std::size_t pitch, std::uint32_t value, std::size_t w,
                     std::size_t h) {
-    return rows<kElement>(pt, nullptr, "cuMemset2D", p, pitch, value, w, h, false);
+    return rows<kElement>(pt, nullptr, "cuMemset2D", p, pitch, value, w, h);
 }
 template <std::size_t kElement>
 CUresult plane_async(bool pt, CUdeviceptr p, std::size_t pitch, std::uint32_t value, std::size_t w,
                      std::size_t h, CUstream s) {
-    return rows<kElement>(pt, s, "cuMemset2DAsync", p, pitch, value, w, h, true);
+    return rows<kElement>(pt, s, "cuMemset2DAsync", p, pitch, value, w, h);
 }
 
 }  // namespace

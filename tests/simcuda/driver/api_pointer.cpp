@@ -123,8 +123,8 @@ CUresult prefetch(bool pt, CUdeviceptr p, std::size_t bytes, CUstream stream) {
 }  // namespace
 
 SIM_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute what, CUdeviceptr p) {
-    SIM_ENTER(cuPointerGetAttribute);
-    const auto a = world().map.find(p);
+    SIM_ENTER_STATE(cuPointerGetAttribute);
+    const auto a = known_allocation(p);
     if (data == nullptr || a == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -133,11 +133,11 @@ SIM_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute what, 
 
 SIM_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* what,
                                            void** data, CUdeviceptr p) {
-    SIM_ENTER(cuPointerGetAttributes);
+    SIM_ENTER_STATE(cuPointerGetAttributes);
     if (what == nullptr || data == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const auto a = world().map.find(p);
+    const auto a = known_allocation(p);
     for (unsigned i = 0; i < count; ++i) {
         if (a == nullptr || attribute(data[i], what[i], *a, p) != CUDA_SUCCESS) {
             unknown(data[i], what[i]);

@@ -28,6 +28,7 @@ CUresult destroy_stream(CUstream handle) {
     if (s == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    pass_free_gate(s->ctx);
     if (s->capture != nullptr) {
         invalidate(s->capture);
         if (s->capture->origin == s.get()) {
@@ -51,6 +52,7 @@ CUresult query(bool per_thread, CUstream handle) {
         invalidate(s->capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
+    SIM_TRY(forbid_implicit(s));
     world().catch_up();
     SIM_TRY(s->ctx->fault);
     if (!World::idle(s)) {
@@ -137,7 +139,6 @@ CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsigned fl
     if (e->op == nullptr) {
         return CUDA_SUCCESS;
     }
-    pass_free_gate(s->ctx);
     Work work;
     work.label = "cuStreamWaitEvent";
     work.duration = 0;
@@ -204,6 +205,7 @@ CUresult record(bool per_thread, CUevent event, CUstream handle, unsigned flags)
         e->op = nullptr;
         return CUDA_SUCCESS;
     }
+    SIM_TRY(forbid_implicit(s));
     pass_free_gate(s->ctx);
     Work work;
     work.label = "cuEventRecord";
@@ -218,7 +220,28 @@ CUresult record_plain(bool per_thread, CUevent event, CUstream handle) {
     return record(per_thread, event, handle, 0);
 }
 
+// Asking about an event of a capture invalidates that capture.
+CUresult not_captured(const EventPtr& e) {
+    if (!e->ctx->alive) {
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    if (e->capture == nullptr) {
+        return CUDA_SUCCESS;
+    }
+    const auto& open = world().captures;
+    if (std::find(open.begin(), open.end(), e->capture) == open.end()) {
+        return CUDA_ERROR_INVALID_VALUE;  // that capture is over
+    }
+    invalidate(e->capture);
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 CUresult destroy_event(CUevent handle) {
+    const EventPtr e = world().events.find(handle);
+    if (e == nullptr) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    pass_free_gate(e->ctx);
     return world().events.remove(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -280,6 +303,7 @@ SIM_EXPORT CUresult cuEventCreate(CUevent* out, unsigned int flags) {
     if (out == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    pass_free_gate(ctx);
     const auto e = std::make_shared<Event>();
     e->ctx = ctx;
     e->flags = flags;
@@ -305,9 +329,7 @@ SIM_EXPORT CUresult cuEventQuery(CUevent handle) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     SIM_TRY(forbid_while_capturing(true));
-    if (e->capture != nullptr) {
-        return CUDA_ERROR_CAPTURED_EVENT;
-    }
+    SIM_TRY(not_captured(e));
     world().catch_up();
     SIM_TRY(e->ctx->fault);
     if (e->op == nullptr) {
@@ -327,9 +349,7 @@ SIM_EXPORT CUresult cuEventSynchronize(CUevent handle) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     SIM_TRY(forbid_while_capturing(true));
-    if (e->capture != nullptr) {
-        return CUDA_ERROR_CAPTURED_EVENT;
-    }
+    SIM_TRY(not_captured(e));
     world().wait(e->op);
     return e->ctx->fault;
 }

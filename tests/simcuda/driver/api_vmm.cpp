@@ -125,7 +125,6 @@ SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t size,
         static_cast<std::size_t>(prop->location.id) >= w.devices.size()) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    SIM_TRY(forbid_while_capturing(true));
     DeviceMemory& memory = w.devices[static_cast<std::size_t>(prop->location.id)]->memory;
     if (!memory.take(size)) {
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -27,6 +27,22 @@ CUresult forbid_while_capturing(bool others) {
     return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
+CUresult forbid_implicit(const StreamPtr& s) {
+    CUresult result = CUDA_SUCCESS;
+    if (s->kind != StreamKind::legacy) {
+        return result;
+    }
+    for (const auto& capture : s->ctx->captures) {
+        for (const Stream* captured : capture->streams) {
+            if (captured->blocking()) {
+                invalidate(capture);
+                result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+            }
+        }
+    }
+    return result;
+}
+
 CUresult forbid_context_captures(const ContextPtr& ctx) {
     if (ctx->captures.empty()) {
         return CUDA_SUCCESS;
@@ -118,6 +134,7 @@ CUresult begin(const StreamPtr& s, CUstreamCaptureMode mode, GraphPtr graph,
         mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    pass_free_gate(s->ctx);
     const auto capture = std::make_shared<Capture>();
     capture->id = ++w.next_capture;
     capture->mode = mode;
@@ -172,6 +189,8 @@ CUresult end_capture(bool per_thread, CUstream stream, CUgraph* out) {
         return CUDA_ERROR_ILLEGAL_STATE;
     }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != self().serial) {
+        leave_capture(capture);  // the attempt ends it, as measured
+        world().graphs.remove(capture->graph->handle);
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
     if (capture->origin != s.get()) {
@@ -301,7 +320,7 @@ SIM_TWINS(cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz, capture_inf
           s, status, id, graph, deps, edges, n)
 
 SIM_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-    SIM_ENTER(cuThreadExchangeStreamCaptureMode);
+    SIM_ENTER_STATE(cuThreadExchangeStreamCaptureMode);
     if (mode == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -41,6 +41,14 @@ CUresult copy(const StreamPtr& s, const char* label, const std::vector<Piece>& p
     std::size_t total = 0;
     bool to_pageable = false;
     bool from_pageable = false;
+    if (pieces.size() > 1) {
+        // All rows of a box lie in one allocation.
+        const Piece& first = pieces.front();
+        const Piece& last = pieces.back();
+        bool pageable = false;
+        SIM_TRY(check_side(first.dst, last.dst + last.bytes - first.dst, to, &pageable));
+        SIM_TRY(check_side(first.src, last.src + last.bytes - first.src, from, &pageable));
+    }
     for (const Piece& piece : pieces) {
         bool pageable = false;
         SIM_TRY(check_side(piece.dst, piece.bytes, to, &pageable));
@@ -54,9 +62,6 @@ CUresult copy(const StreamPtr& s, const char* label, const std::vector<Piece>& p
             work.accesses.push_back({piece.src, piece.bytes, false});
         }
         total += piece.bytes;
-    }
-    if (wait) {
-        SIM_TRY(forbid_while_capturing(true));
     }
     if (total == 0) {
         return CUDA_SUCCESS;
@@ -101,8 +106,8 @@ CUresult fill(const StreamPtr& s, const char* label, std::uintptr_t p, std::size
         return CUDA_ERROR_INVALID_VALUE;
     }
     bool pageable = false;
+    SIM_TRY(check_side(p, (height - 1) * pitch + bytes, Side::device, &pageable));
     for (std::size_t row = 0; row < height; ++row) {
-        SIM_TRY(check_side(p + row * pitch, bytes, Side::device, &pageable));
         work.accesses.push_back({p + row * pitch, bytes, true});
     }
     work.duration = copy_time(bytes * height);

@@ -4,10 +4,11 @@
 
 namespace simcuda {
 
-Guard::Guard(Entry e, bool strict) {
+Guard::Guard(Entry e, Door door) {
     World& w = World::get();
     if (w.forked) {
-        early_ = CUDA_ERROR_NOT_INITIALIZED;  // without the lock: nobody may ever release it here
+        // Without the lock: nobody may ever release it here.
+        early_ = door == Door::open ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
         return;
     }
     ThreadState& me = self();
@@ -26,16 +27,16 @@ Guard::Guard(Entry e, bool strict) {
         }
         return;
     }
-    if (strict && me.in_callback) {
+    if (door != Door::open && me.in_callback) {
         early_ = CUDA_ERROR_NOT_PERMITTED;
         return;
     }
-    if (strict && !w.initialised) {
+    if (door != Door::open && !w.initialised) {
         early_ = CUDA_ERROR_NOT_INITIALIZED;
         return;
     }
     w.tick();
-    if (strict) {
+    if (door == Door::work) {
         if (const ContextPtr ctx = me.current()) {
             early_ = ctx->fault;
         }
@@ -68,8 +69,13 @@ CUresult context_of(CUcontext handle, ContextPtr* ctx) {
     if (handle == nullptr) {
         return current_context(ctx);
     }
-    *ctx = World::get().contexts.find(handle);
-    return *ctx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    World& w = World::get();
+    *ctx = w.contexts.find(handle);
+    if (*ctx != nullptr) {
+        return CUDA_SUCCESS;
+    }
+    return w.dead_contexts.count(handle) != 0 ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                              : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult stream_of(CUstream handle, bool per_thread, StreamPtr* s) {
@@ -98,17 +104,7 @@ CUresult submit(const StreamPtr& s, Work work, OpPtr* op) {
         const CUgraphNodeType type = node_type(work);
         return add_node(s, std::move(work), type);
     }
-    if (s->kind == StreamKind::legacy) {
-        // The legacy stream would depend on what only exists in a capture.
-        for (const auto& capture : std::set<CapturePtr>(s->ctx->captures)) {
-            for (const Stream* captured : capture->streams) {
-                if (captured->blocking()) {
-                    invalidate(capture);
-                    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-                }
-            }
-        }
-    }
+    SIM_TRY(forbid_implicit(s));
     const OpPtr submitted = w.submit(s, std::move(work));
     if (op != nullptr) {
         *op = submitted;
@@ -116,12 +112,9 @@ CUresult submit(const StreamPtr& s, Work work, OpPtr* op) {
     return CUDA_SUCCESS;
 }
 
-CUresult submit_and_wait(const StreamPtr& s, Work work) {
-    SIM_TRY(forbid_while_capturing(true));
-    OpPtr op;
-    SIM_TRY(submit(s, std::move(work), &op));
-    World::get().wait(op);
-    return s->ctx->fault;
+std::shared_ptr<Allocation> known_allocation(std::uintptr_t p) {
+    const auto a = World::get().map.find(p);
+    return a != nullptr && a->kind == Memory::pool && a->freeing ? nullptr : a;
 }
 
 void wait_as_free(const ContextPtr& ctx) {
@@ -133,7 +126,7 @@ void wait_as_free(const ContextPtr& ctx) {
     w.wake();
 }
 
-void check_release(const Allocation& a, const char* by) {
+void check_live_blocks(const Allocation& a, const char* by) {
     World& w = World::get();
     const auto it = w.live.lower_bound(a.base);
     auto inside = it != w.live.end() && it->first < a.end();
@@ -145,6 +138,11 @@ void check_release(const Allocation& a, const char* by) {
         w.error(std::string(by) + ": segment freed under live blocks: " + std::to_string(a.base) +
                 ", " + std::to_string(a.size) + " bytes");
     }
+}
+
+void check_release(const Allocation& a, const char* by) {
+    World& w = World::get();
+    check_live_blocks(a, by);
     if (const OpPtr op = w.pending_user(a.base, a.size)) {
         w.error(std::string(by) + ": memory freed that " + *op->label + " (#" +
                 std::to_string(op->id) + ") still uses");

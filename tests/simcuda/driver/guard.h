@@ -2,7 +2,7 @@
 // pass, and answers injected failures and sticky errors.
 //
 // Invariant: an entry point that is exported is a row of entries.def and its first statement is
-// SIM_ENTER or SIM_ENTER_QUIET; nothing touches the world without the guard's lock.
+// SIM_ENTER, SIM_ENTER_STATE or SIM_ENTER_QUIET; nothing touches the world without the guard's lock.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,15 @@ struct EntryRow {
 EntryRow& row(Entry e);
 EntryRow* row(const char* symbol);  // null if unknown
 
+enum class Door {
+    open,   // works before cuInit, in callbacks and in forked children
+    state,  // needs cuInit; works after a fault
+    work,   // also answers the current context's sticky error
+};
+
 class Guard {
   public:
-    // `strict` entries need cuInit and answer the current context's sticky error.
-    Guard(Entry e, bool strict);
+    Guard(Entry e, Door door);
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
@@ -47,13 +52,12 @@ class Guard {
     CUresult early_ = CUDA_SUCCESS;
 };
 
-#define SIM_ENTER(symbol)                                                                          \
-    ::simcuda::Guard guard(::simcuda::Entry::symbol, true);                                        \
+#define SIM_ENTER_BY(symbol, door)                                                                 \
+    ::simcuda::Guard guard(::simcuda::Entry::symbol, ::simcuda::Door::door);                       \
     if (guard.early() != CUDA_SUCCESS) return guard.early()
-// For calls that work before cuInit, without a context and after a fault.
-#define SIM_ENTER_QUIET(symbol)                                                                    \
-    ::simcuda::Guard guard(::simcuda::Entry::symbol, false);                                       \
-    if (guard.early() != CUDA_SUCCESS) return guard.early()
+#define SIM_ENTER(symbol) SIM_ENTER_BY(symbol, work)
+#define SIM_ENTER_STATE(symbol) SIM_ENTER_BY(symbol, state)
+#define SIM_ENTER_QUIET(symbol) SIM_ENTER_BY(symbol, open)
 
 // Leaves the function with the error, if it is one.
 #define SIM_TRY(expression)                                                                        \
@@ -86,22 +90,27 @@ CUresult stream_of(CUstream handle, bool per_thread, StreamPtr* s);
 CUresult submit(const StreamPtr& s, Work work, OpPtr* op = nullptr);
 // Waits while a cuMemFree of another thread waits in this context, as measured.
 void pass_free_gate(const ContextPtr& ctx);
-// The same with the wait of a synchronous call behind it.
-CUresult submit_and_wait(const StreamPtr& s, Work work);
 
 // Capture rules (capture.cpp).
 // For calls that a capture forbids: 900, and the captures in the way are invalidated.
 // `others`: whether another thread's global capture forbids it too.
 CUresult forbid_while_capturing(bool others);
 void invalidate(const CapturePtr& capture);
+// 906 when the legacy stream would come behind a capturing blocking stream; those captures end.
+CUresult forbid_implicit(const StreamPtr& s);
 // Invalidates every capture of the context; 900 if there was one.
 CUresult forbid_context_captures(const ContextPtr& ctx);
 CUresult add_node(const StreamPtr& s, Work work, CUgraphNodeType type, NodePtr* node = nullptr);
 CUgraphNodeType node_type(const Work& work);
 
+// The allocation around `p` as queries see it: stream-ordered memory is gone once its free was
+// submitted, even before that has run. Null if there is none.
+std::shared_ptr<Allocation> known_allocation(std::uintptr_t p);
 // Device memory given back for good: its history and its bytes go.
 void drop_allocation(const std::shared_ptr<Allocation>& a);
-// Reports marked live ranges and unfinished work inside memory that is about to go.
+// Reports marked live ranges inside memory that is about to go.
+void check_live_blocks(const Allocation& a, const char* by);
+// The same, and unfinished work inside memory that is about to go.
 void check_release(const Allocation& a, const char* by);
 // Waits as cuMemFree does: for all work of the context, other threads' submissions held up.
 void wait_as_free(const ContextPtr& ctx);

@@ -130,7 +130,6 @@ struct Context {
     CUcontext handle = nullptr;
     int device = 0;
     bool primary = false;
-    unsigned retained = 0;
     unsigned flags = 0;
     bool alive = true;
     CUresult fault = CUDA_SUCCESS;  // sticky
@@ -164,6 +163,7 @@ struct Device {
     DeviceMemory memory;
     ContextPtr primary;
     unsigned primary_flags = 0;
+    unsigned retained = 0;  // outlives a reset
     PoolPtr default_pool;
     PoolPtr current_pool;
 };

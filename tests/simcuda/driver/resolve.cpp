@@ -29,21 +29,25 @@ CUresult find(const char* name, void** pfn, int version, cuuint64_t flags,
     if (name == nullptr || pfn == nullptr || (flags & ~cuuint64_t{3}) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *pfn = nullptr;
     const int driver = static_cast<int>(World::get().setting("driver"));
     if (version > driver) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    *pfn = nullptr;
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const EntryRow* best = nullptr;
     bool known = false;
     for (unsigned i = 0; i < static_cast<unsigned>(Entry::count); ++i) {
         const EntryRow& r = table()[i];
-        if (std::strcmp(r.base, name) != 0 || r.since > driver || (r.per_thread && !per_thread)) {
+        // One name came back under another: cuGraphInstantiateWithFlags is found by both.
+        const bool alias = std::strcmp(r.symbol, "cuGraphInstantiateWithFlags") == 0 &&
+                           std::strcmp(name, r.symbol) == 0 && driver >= 11040;
+        if (!alias && (std::strcmp(r.base, name) != 0 || r.since > driver ||
+                       (r.per_thread && !per_thread))) {
             continue;
         }
         known = true;
-        if (r.since > version) {
+        if (alias ? version < 11040 : r.since > version) {
             continue;
         }
         // The newest shape; of its two twins the one that was asked for.
@@ -57,10 +61,9 @@ CUresult find(const char* name, void** pfn, int version, cuuint64_t flags,
                   : known         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                   : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     }
-    if (best == nullptr) {
-        return status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    if (best != nullptr) {
+        *pfn = reinterpret_cast<void*>(best->address);
     }
-    *pfn = reinterpret_cast<void*>(best->address);
     return CUDA_SUCCESS;
 }
 

@@ -53,6 +53,7 @@ class World {
     AddressMap map;
     Oracle oracle;
     Handles<CUcontext, Context> contexts;
+    std::map<CUcontext, ContextPtr> dead_contexts;  // until their handle is given out again
     Handles<CUstream, Stream> streams;
     Handles<CUevent, Event> events;
     Handles<CUgraph, Graph> graphs;

@@ -193,6 +193,57 @@ TEST_CASE("context events fail beside a capture in any mode and invalidate it") 
     }
 }
 
+TEST_CASE("stream-ordered calls on another stream beside a global capture") {
+    Device device;
+    CUdeviceptr a = 0;
+    const CUstream other = stream();
+    REQUIRE(cuMemAllocAsync(&a, 512, other) == CUDA_SUCCESS);
+    SECTION("alloc") {
+        Capturing c(kGlobal);
+        CUdeviceptr q = 0;
+        CHECK(cuMemAllocAsync(&q, 512, other) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("free") {
+        Capturing c(kGlobal);
+        CHECK(cuMemFreeAsync(a, other) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CHECK(!c.valid());
+    }
+    SECTION("cuMemAlloc's memory on the capturing stream") {
+        Capturing c(kRelaxed);
+        CHECK(cuMemFreeAsync(c.p, c.s) == CUDA_ERROR_INVALID_VALUE);
+        CHECK(c.valid());
+    }
+    CHECK(cuMemFree(a) == CUDA_SUCCESS);
+}
+
+TEST_CASE("what a global capture allows and forbids besides") {
+    const auto after = [](auto call) {
+        Capturing c(kGlobal);
+        const CUresult r = call(c);
+        CHECK(c.valid() == (r == CUDA_SUCCESS));
+        return r;
+    };
+    CHECK(after([](Capturing&) { return cuMemFreeHost(nullptr); }) ==
+          CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(after([](Capturing&) {
+              void* p = nullptr;
+              return cuMemHostAlloc(&p, 64, 0);
+          }) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(after([](Capturing&) { return cuCtxSynchronize(); }) ==
+          CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(after([](Capturing&) { return cuStreamSynchronize(stream()); }) ==
+          CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CHECK(after([](Capturing&) { return cuMemGetInfo(nullptr, nullptr); }) == CUDA_SUCCESS);
+    CHECK(after([](Capturing& c) {
+              return cuMemGetAddressRange(nullptr, nullptr, c.p);
+          }) == CUDA_SUCCESS);
+    CHECK(after([](Capturing&) { return cuEventDestroy(event()); }) == CUDA_SUCCESS);
+    CHECK(after([](Capturing&) { return cuStreamDestroy(stream()); }) == CUDA_SUCCESS);
+    CHECK(after([](Capturing& c) { return cuStreamWriteValue32(stream(), c.p, 1, 0); }) ==
+          CUDA_SUCCESS);
+}
+
 TEST_CASE("an invalidated capture stays open until its end, which fails") {
     Capturing c(kGlobal);
     try_alloc();
@@ -213,6 +264,27 @@ TEST_CASE("the legacy stream beside a capture") {
     SECTION("work beside a non-blocking stream's capture succeeds") {
         CHECK(cuMemsetD8(c.p, 0, 64) == CUDA_SUCCESS);
         CHECK(c.valid());
+    }
+    SECTION("synchronous copies and fills too, in a global capture as well") {
+        Capturing global(kGlobal);
+        char byte = 0;
+        CHECK(cuMemsetD8(global.p, 0, 64) == CUDA_SUCCESS);
+        CHECK(cuMemcpyHtoD(global.p, &byte, 1) == CUDA_SUCCESS);
+        CHECK(cuMemcpyDtoH(&byte, global.p, 1) == CUDA_SUCCESS);
+        CHECK(cuMemcpyDtoD(global.p, global.p + 64, 1) == CUDA_SUCCESS);
+        CHECK(global.valid());
+    }
+    SECTION("a query or a record beside a blocking stream's capture") {
+        for (int which = 0; which < 3; ++which) {
+            const CUstream blocking = stream(CU_STREAM_DEFAULT);
+            REQUIRE(cuStreamBeginCapture(blocking, kRelaxed) == CUDA_SUCCESS);
+            const CUresult r = which == 0   ? cuEventRecord(c.idle, nullptr)
+                               : which == 1 ? cuStreamQuery(nullptr)
+                                            : cuStreamSynchronize(nullptr);
+            CHECK(r == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+            CUgraph g = nullptr;
+            CHECK(cuStreamEndCapture(blocking, &g) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        }
     }
     SECTION("work beside a blocking stream's capture does not") {
         const CUstream blocking = stream(CU_STREAM_DEFAULT);
@@ -295,7 +367,7 @@ TEST_CASE("ends of captures in the wrong place") {
               CUgraph graph = nullptr;
               return cuStreamEndCapture(s, &graph);
           }) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    CHECK(c.valid());
+    CHECK(c.status() == CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
 TEST_CASE("waiting for uncaptured work inside a capture breaks its isolation") {
@@ -313,8 +385,12 @@ TEST_CASE("waiting for uncaptured work inside a capture breaks its isolation") {
 TEST_CASE("an event of a capture cannot be queried") {
     Capturing c(kRelaxed);
     REQUIRE(cuEventRecord(c.idle, c.s) == CUDA_SUCCESS);
-    CHECK(cuEventQuery(c.idle) == CUDA_ERROR_CAPTURED_EVENT);
-    CHECK(cuEventSynchronize(c.idle) == CUDA_ERROR_CAPTURED_EVENT);
+    SECTION("query") { CHECK(cuEventQuery(c.idle) == CUDA_ERROR_CAPTURED_EVENT); }
+    SECTION("wait") { CHECK(cuEventSynchronize(c.idle) == CUDA_ERROR_CAPTURED_EVENT); }
+    CHECK(!c.valid());
+    CUgraph g = nullptr;
+    REQUIRE(cuStreamEndCapture(c.s, &g) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CHECK(cuEventQuery(c.idle) == CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("capture into a graph that exists") {

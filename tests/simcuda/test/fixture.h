@@ -13,18 +13,19 @@ namespace simtest {
 
 namespace control = simcuda::control;
 
-// A primary context made current; everything that the test leaves behind goes with it.
+// A primary context made current, the earlier one again at the end; everything that the test leaves behind goes with it.
 class Device {
   public:
     explicit Device(int ordinal = 0) : ordinal_(ordinal) {
         REQUIRE(cuInit(0) == CUDA_SUCCESS);
+        REQUIRE(cuCtxGetCurrent(&before_) == CUDA_SUCCESS);
         REQUIRE(cuDevicePrimaryCtxRetain(&ctx_, ordinal) == CUDA_SUCCESS);
         REQUIRE(cuCtxSetCurrent(ctx_) == CUDA_SUCCESS);
         control::forget_findings();
     }
     ~Device() {
         control::forget_findings();
-        cuCtxSetCurrent(nullptr);
+        cuCtxSetCurrent(before_);
         cuDevicePrimaryCtxRelease(ordinal_);
     }
     Device(const Device&) = delete;
@@ -34,6 +35,7 @@ class Device {
   private:
     int ordinal_;
     CUcontext ctx_ = nullptr;
+    CUcontext before_ = nullptr;
 };
 
 inline CUdeviceptr alloc(std::size_t bytes) {

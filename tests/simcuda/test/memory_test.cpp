@@ -81,7 +81,14 @@ TEST_CASE("arguments of cuMemAlloc and cuMemFree") {
     CHECK(cuMemFree(p) == CUDA_ERROR_INVALID_VALUE);
     cuCtxSetCurrent(nullptr);
     CHECK(cuMemAlloc(&p, 512) == CUDA_ERROR_INVALID_CONTEXT);
-    CHECK(cuMemFree(p) == CUDA_ERROR_INVALID_CONTEXT);
+    CHECK(cuMemFree(p) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree(0) == CUDA_SUCCESS);
+    CHECK(cuMemGetInfo(nullptr, nullptr) == CUDA_ERROR_INVALID_CONTEXT);
+    cuCtxSetCurrent(device.ctx());
+    p = alloc(512);
+    cuCtxSetCurrent(nullptr);
+    CHECK(cuMemFree(p + 8) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree(p) == CUDA_SUCCESS);
     cuCtxSetCurrent(device.ctx());
 }
 
@@ -302,10 +309,41 @@ TEST_CASE("stream-ordered memory") {
         cuCtxSynchronize();
         CHECK(control::races() + control::errors() >= 1);
     }
+    SECTION("queries no longer know it once its free is submitted") {
+        REQUIRE(cuMemFreeAsync(p, s) == CUDA_SUCCESS);
+        CHECK(cuMemGetAddressRange(nullptr, nullptr, p) == CUDA_ERROR_NOT_FOUND);
+        REQUIRE(cuStreamSynchronize(s) == CUDA_SUCCESS);
+    }
     SECTION("freed by cuMemFree while in use") {
         REQUIRE(cuMemFree(p) == CUDA_SUCCESS);
         CHECK(control::errors() + control::races() >= 1);
     }
+}
+
+TEST_CASE("memory of cuMemAlloc may be freed in stream order") {
+    Device device;
+    const CUstream s = stream();
+    const CUdeviceptr p = alloc(4096);
+    REQUIRE(launch_fill(s, p, 4096, 3, 100 * kMs) == CUDA_SUCCESS);
+    REQUIRE(cuMemFreeAsync(p, s) == CUDA_SUCCESS);
+    if (control::get("progress") == 0) {
+        CHECK(cuMemGetAddressRange(nullptr, nullptr, p) == CUDA_SUCCESS);
+    }
+    REQUIRE(cuStreamSynchronize(s) == CUDA_SUCCESS);
+    CHECK(cuMemFree(p) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFreeAsync(p + 8, s) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFreeAsync(0, s) == CUDA_SUCCESS);
+    CHECK(control::races() + control::errors() == 0);
+}
+
+TEST_CASE("allocations of nothing") {
+    Device device;
+    CUdeviceptr p = 7;
+    CHECK(cuMemAllocAsync(&p, 0, stream()) == CUDA_SUCCESS);
+    CHECK(p == 0);
+    void* host = &p;
+    CHECK(cuMemHostAlloc(&host, 0, 0) == CUDA_SUCCESS);
+    CHECK(host == nullptr);
 }
 
 TEST_CASE("the release threshold is remembered") {

@@ -32,6 +32,9 @@ TEST_CASE("while one thread waits in cuMemFree, another's submissions block and 
     Device device;
     const CUdeviceptr p = alloc(4096);
     const CUdeviceptr victim = alloc(4096);
+    const CUdeviceptr second_victim = alloc(4096);
+    const CUevent spare[] = {event(), event()};
+    const CUstream unused = stream();
     const CUstream held = stream();
     const CUstream s = stream();
     const CUstream writer = stream();
@@ -78,6 +81,15 @@ TEST_CASE("while one thread waits in cuMemFree, another's submissions block and 
         void* q = nullptr;
         return cuMemAllocHost(&q, 64);
     }));
+    threads.push_back(blocks([&] { return cuCtxRecordEvent(device.ctx(), spare[0]); }));
+    threads.push_back(blocks([&] { return cuEventDestroy(spare[1]); }));
+    threads.push_back(blocks([] {
+        CUevent created = nullptr;
+        return cuEventCreate(&created, CU_EVENT_DISABLE_TIMING);
+    }));
+    threads.push_back(blocks([&] { return cuStreamDestroy(unused); }));
+    threads.push_back(blocks([&] { return cuLaunchHostFunc(s, [](void*) {}, nullptr); }));
+    threads.push_back(blocks([&] { return cuMemFree(second_victim); }));
     until_blocked(1 + threads.size());
     // All of these return although the free still waits.
     CHECK(cuEventQuery(e) == CUDA_SUCCESS);
@@ -86,6 +98,13 @@ TEST_CASE("while one thread waits in cuMemFree, another's submissions block and 
     CHECK(cuMemGetInfo(&bytes, nullptr) == CUDA_SUCCESS);
     CUdeviceptr q = 0;
     CHECK(cuMemAllocAsync(&q, 512, writer) == CUDA_SUCCESS);
+    CHECK(cuMemFreeAsync(q, writer) == CUDA_SUCCESS);
+    CHECK(cuMemFree(0) == CUDA_SUCCESS);
+    CHECK(cuMemFree(p + 8) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemGetAddressRange(nullptr, nullptr, p) == CUDA_SUCCESS);
+    CHECK(cuEventSynchronize(e) == CUDA_SUCCESS);
+    CHECK(cuStreamWaitEvent(writer, e, 0) == CUDA_SUCCESS);
+    CHECK(cuCtxWaitEvent(device.ctx(), e) == CUDA_SUCCESS);
     CHECK(!freed);
     CHECK(control::blocked_threads() == 1 + threads.size());
     released = true;
@@ -148,6 +167,8 @@ TEST_CASE("contexts: ids, states, dead handles") {
     REQUIRE(cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
     REQUIRE(cuDevicePrimaryCtxGetState(0, &flags, &active) == CUDA_SUCCESS);
     CHECK(active == 0);
+    CHECK(cuDevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+    CHECK(cuDevicePrimaryCtxRelease(0) == CUDA_ERROR_INVALID_CONTEXT);
     cuCtxSetCurrent(nullptr);
 }
 
@@ -242,7 +263,10 @@ TEST_CASE("context events belong to their context and need a driver that has the
     const CUevent foreign = event();
     CHECK(cuCtxRecordEvent(device.ctx(), foreign) == CUDA_ERROR_INVALID_HANDLE);
     REQUIRE(cuCtxDestroy(other) == CUDA_SUCCESS);
-    CHECK(cuEventQuery(foreign) == CUDA_ERROR_INVALID_HANDLE);
+    CHECK(cuEventQuery(foreign) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    unsigned long long id = 0;
+    CHECK(cuCtxGetId(other, &id) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK(cuCtxDestroy(device.ctx()) == CUDA_ERROR_INVALID_CONTEXT);
     const CUevent e = event();
     CHECK(cuCtxWaitEvent(device.ctx(), e) == CUDA_SUCCESS);
     control::set("driver", 12040);
