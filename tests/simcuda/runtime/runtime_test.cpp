@@ -1,11 +1,6 @@
 // What the simulated runtime must share with the real one, seen from a program and from the
 // simulated driver's counters.
-#include "tests/simcuda/control.h"
-
-#include <catch2/catch.hpp>
-
-#include <cuda.h>
-#include <cuda_runtime_api.h>
+#include "tests/simcuda/runtime/runtime_fixture.h"
 
 #include <dlfcn.h>
 
@@ -23,23 +18,6 @@ cudaError_t cudaMemcpyAsync_ptsz(void* dst, const void* src, size_t bytes, cudaM
                                  cudaStream_t stream);
 cudaError_t cudaStreamSynchronize_ptsz(cudaStream_t stream);
 }
-
-namespace {
-
-namespace control = simcuda::control;
-
-int host_object = 0; // Memory that CUDA knows nothing of.
-
-/// An allocation that ends with the test.
-struct Buffer {
-    explicit Buffer(size_t bytes) { REQUIRE(cudaMalloc(&address, bytes) == cudaSuccess); }
-    ~Buffer() { cudaFree(address); }
-    Buffer(const Buffer&) = delete;
-    Buffer& operator=(const Buffer&) = delete;
-    void* address = nullptr;
-};
-
-} // namespace
 
 TEST_CASE("nothing is asked of the driver for zero bytes and null pointers") {
     REQUIRE(cudaFree(nullptr) == cudaSuccess);
