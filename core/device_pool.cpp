@@ -72,6 +72,7 @@ PoolResult DevicePool::keep_live(Block* block, OrderResult result) {
 PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) {
     const Stamp stamp = fences_.stamp();
     if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
+    if (!rule_on(Rule::finished_only)) kind = FreeKind::waits;
     ThreadCache& mine = cache_.mine();
     const bool host_waits = kind == FreeKind::waits && options_.free_mode == FreeMode::sync;
     if ((fences_.level() != OrderLevel::ordered || host_waits) && rule_on(Rule::fence)) {

@@ -46,7 +46,7 @@ PoolResult DevicePool::allocate_special(const Request& request) {
 PoolResult DevicePool::allocate_slow(const Request& request) {
     if (request.rounded > source_.total_bytes()) return {PoolStatus::pass_through, 0, 0};
     if (fences_.lost() != 0) return lost_context();
-    captures_ended();
+    if (fences_.level() != OrderLevel::wait) captures_ended(); // there it would wait for the device
     Block* block = find_settled(request);
     if (block == nullptr) block = settle_and_find(request);
     if (block != nullptr) return hand_out(block, request);
@@ -175,7 +175,7 @@ bool DevicePool::settle_oldest(std::uint32_t bin) {
     const Limbo::Head head = limbo_.head(bin);
     if (!head.found) return false;
     if (fences_.settled(head.stamp, true)) return true;
-    if (fences_.level() == OrderLevel::fenced) {
+    if (fences_.level() == OrderLevel::fenced || !rule_on(Rule::finished_level)) {
         if (barrier_is_free()) {
             count(slow_.barriers);
             return fences_.barrier_behind_all().done() && fences_.settled(head.stamp, true);

@@ -53,7 +53,7 @@ bool CudaOrder::works() {
 
 OrderResult CudaOrder::record(std::uint32_t index) {
     const GatePass pass(process_.gate);
-    if (!pass.inside()) return {OrderStatus::refused, 0};
+    if (!pass.inside() && rule_on(Rule::capture_aside)) return {OrderStatus::refused, 0};
     const CUevent handle = event(index);
     if (handle == nullptr) return {OrderStatus::failed, CUDA_ERROR_OUT_OF_MEMORY};
     return translate(real.cuCtxRecordEvent(owner_.handle, handle));
@@ -75,7 +75,7 @@ OrderResult CudaOrder::query(std::uint32_t index) {
 
 OrderResult CudaOrder::wait_on_device(std::uint32_t index) {
     const GatePass pass(process_.gate);
-    if (!pass.inside()) return {OrderStatus::refused, 0};
+    if (!pass.inside() && rule_on(Rule::capture_aside)) return {OrderStatus::refused, 0};
     return translate(real.cuCtxWaitEvent(owner_.handle, event(index)));
 }
 
