@@ -153,6 +153,25 @@ TEST_CASE("DevicePool memory: a program that takes all that counts as free succe
     CHECK(f.first_complaint().empty());
 }
 
+TEST_CASE("DevicePool memory: room in segments of the other kind is used before giving up") {
+    PoolFixture f(OrderLevel::ordered, pool_options(), 8 * kMiB);
+    const std::vector<Block*> blocks = fill(f, 2, 3 * kMiB); // 1 MiB is left over in each
+    REQUIRE(f.alloc(kMiB) != nullptr);
+    Block* const small = f.alloc(512);
+    REQUIRE(small != nullptr);
+    CHECK_FALSE(small->segment->small);
+    CHECK(f.alloc(kMiB + 512) == nullptr);
+    CHECK(f.free(small).status == PoolStatus::done);
+    for (Block* block : blocks)
+        f.free(block);
+    CHECK(f.alloc(4 * kMiB) != nullptr);
+    CHECK(f.first_complaint().empty());
+    // And a large request in what small ones left.
+    PoolFixture g(OrderLevel::ordered, pool_options(), 2 * kMiB);
+    REQUIRE(g.alloc(512) != nullptr);
+    CHECK(g.alloc(kMiB + 512) != nullptr);
+}
+
 TEST_CASE("DevicePool memory: a large shared segment is tried before, the exact size after") {
     PoolFixture f(OrderLevel::ordered, pool_options(), 110 * kMiB);
     REQUIRE(f.alloc(104 * kMiB) != nullptr);

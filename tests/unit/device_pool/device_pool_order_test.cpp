@@ -269,6 +269,34 @@ TEST_CASE("DevicePool order: where no fence can be had the memory comes back all
     }
 }
 
+TEST_CASE("DevicePool order: without events a miss does not wait for frees that natively do not") {
+    PoolFixture f(OrderLevel::wait);
+    Block* const block = f.alloc(kLarge);
+    f.use(block, 1);
+    REQUIRE(f.free(block, FreeKind::does_not_wait).status == PoolStatus::done);
+    Block* const other = f.alloc(kLarge); // there is memory enough
+    REQUIRE(other != nullptr);
+    CHECK(f.device.synchronizations == 0);
+    CHECK_FALSE(f.device.idle());
+    CHECK(f.first_complaint().empty());
+}
+
+TEST_CASE("DevicePool order: a miss beside a capture uses up no events") {
+    PoolFixture f(OrderLevel::fenced);
+    Block* const block = f.alloc(kLarge);
+    f.use(block, 1);
+    f.device.capture_open = true;
+    REQUIRE(f.set_aside(block).status == PoolStatus::done);
+    std::uint64_t size = kMiB;
+    for (std::uint32_t i = 0; i < 2 * Fences::kEvents; ++i) {
+        size = size % (2 * kMiB) + 512; // a miss each time
+        if (Block* const missed = f.alloc(size)) f.set_aside(missed);
+    }
+    f.device.capture_open = false;
+    CHECK(f.wind_up() == 0);
+    CHECK(f.first_complaint().empty());
+}
+
 TEST_CASE("DevicePool order: the step to finished waits for all that was handed out") {
     const OrderLevel before = GENERATE(OrderLevel::ordered, OrderLevel::fenced);
     PoolFixture f(before, no_slack());

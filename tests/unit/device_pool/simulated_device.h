@@ -101,10 +101,10 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     // ---- StreamOrder
     OrderResult record(std::uint32_t event) override {
         const std::lock_guard lock(mutex_);
-        ++records;
         if (const OrderResult bad = order_failure(); !bad.done()) return bad;
         if (capture_open) return {OrderStatus::refused, 0};
         events_[event] = submitted_;
+        ++records; // those that took effect
         return {};
     }
     OrderResult query(std::uint32_t event) override {

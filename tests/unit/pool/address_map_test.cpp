@@ -80,10 +80,12 @@ TEST_CASE("AddressMap: a start that is cleared gives its bytes to the block belo
     Block* const first = f.start(kBase, 4096);
     Block* const second = f.start(kBase + 4096, kGranule - 4096);
     CHECK(f.map->find_containing(kBase + 5000) == second);
-    f.map->clear_start(kBase + 4096);
+    f.map->clear_start(second);
     CHECK(f.map->find(kBase + 4096) == nullptr);
     CHECK(f.map->find_containing(kBase + 5000) == first);
-    f.map->clear_start(kBase + kGranule - 512); // nothing was ever noted there
+    Block* const stranger = f.arena->make(); // nothing was ever noted there
+    stranger->address = kBase + kGranule - 512;
+    f.map->clear_start(stranger);
     CHECK(f.map->find_containing(kBase + kGranule - 1) == first);
 }
 
@@ -113,10 +115,26 @@ TEST_CASE("AddressMap: tables serve the next segment at the same place") {
         Block* const block = f.start(kBase, 3 * kGranule);
         REQUIRE(f.map->find(kBase) == block);
         f.map->hide(segment);
-        f.map->clear_start(kBase);
+        f.map->clear_start(block);
         f.arena->recycle(block);
         REQUIRE(f.map->find(kBase) == nullptr);
     }
+}
+
+TEST_CASE("AddressMap: what came to an address later stays when the earlier goes") {
+    Fixture f;
+    Segment old_segment = Fixture::segment(kBase, 2 * kGranule);
+    REQUIRE(f.map->insert(old_segment));
+    Block* const old_block = f.start(kBase, 2 * kGranule);
+    // The driver took the memory back and gave half of it to another pool.
+    Segment new_segment = Fixture::segment(kBase, kGranule);
+    REQUIRE(f.map->insert(new_segment));
+    Block* const new_block = f.start(kBase, kGranule);
+    f.map->clear_start(old_block);
+    f.map->hide(old_segment);
+    CHECK(f.map->find(kBase) == new_block);
+    CHECK(f.map->segment_of(kBase + 1) == &new_segment);
+    CHECK(f.map->segment_of(kBase + kGranule) == nullptr);
 }
 
 TEST_CASE("AddressMap: the ends of the address space") {
@@ -164,7 +182,7 @@ TEST_CASE("AddressMap: readers beside a writer see a block or nothing") {
         REQUIRE(f.map->insert(coming));
         REQUIRE(f.map->set_start(other));
         f.map->hide(coming);
-        f.map->clear_start(coming.base);
+        f.map->clear_start(other);
     }
     stop = true;
     reader.join();
