@@ -29,13 +29,14 @@ find_nvcc() {
     return 1
 }
 
-# configure PRESET: sets up the machine, then configures build/PRESET with the toolkit found.
+# configure PRESET [build]: sets up the machine, to build only or to test too, then configures
+# build/PRESET with the toolkit found.
 configure() {
-    "$root/scripts/setup"
+    "$root/scripts/setup" "${@:2}"
     CUDACXX=$(find_nvcc)
     export CUDACXX
     say "configuring build/$1 with $CUDACXX"
-    (cd "$root" && cmake --preset "$1" -DCMAKE_CUDA_COMPILER="$CUDACXX" >"/dev/null")
+    (cd "$root" && cmake --preset "$1" -DCMAKE_CUDA_COMPILER="$CUDACXX" >/dev/null)
 }
 
 have_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
