@@ -93,7 +93,7 @@ constexpr Row kTable[] = {
      nullptr,
      nullptr},
     integer<&Options::max_split_size_mb>(
-        "max_split_size_mb", 21, kMaxMiB,
+        "max_split_size_mb", 20, kMaxMiB,
         "Blocks larger than this many MiB are never split; unlimited lets all be split.", true),
     boolean<&Options::pool>("pool", "False sends every call to the driver and only counts it."),
     boolean<&Options::stats>("stats", "Print statistics when the process exits."),

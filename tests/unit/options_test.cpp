@@ -51,7 +51,7 @@ bool valid(const Options& options) {
            options.log <= LogDetail::verbose && options.slack_mb <= 1048576 &&
            options.slack_percent <= 100 && options.cache_mb <= 1048576 &&
            (options.max_split_size_mb == Options::kUnlimited ||
-            (options.max_split_size_mb > 20 && options.max_split_size_mb <= 1048576)) &&
+            (options.max_split_size_mb >= 20 && options.max_split_size_mb <= 1048576)) &&
            std::ranges::all_of(options.roundup_power2_divisions, allowed);
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("options: an empty text gives the defaults", "[options]") {
 
 TEST_CASE("options: each option is read", "[options]") {
     const Options options = clean("free:async,order:finished,slack_mb:0,slack_percent:100,"
-                                  "cache_mb:1048576,max_split_size_mb:21,"
+                                  "cache_mb:1048576,max_split_size_mb:20,"
                                   "roundup_power2_divisions:8,pool:False,stats:True,strict:True,"
                                   "log:verbose");
     CHECK(options.free_mode == FreeMode::async);
@@ -86,7 +86,7 @@ TEST_CASE("options: each option is read", "[options]") {
     CHECK(options.slack_mb == 0);
     CHECK(options.slack_percent == 100);
     CHECK(options.cache_mb == 1048576);
-    CHECK(options.max_split_size_mb == 21);
+    CHECK(options.max_split_size_mb == 20);
     CHECK(std::ranges::count(options.roundup_power2_divisions, 8) == 16);
     CHECK_FALSE(options.pool);
     CHECK(options.stats);
@@ -152,8 +152,8 @@ TEST_CASE("options: bytes are worked out without overflow", "[options]") {
     CHECK(options.slack_bytes(~std::uint64_t{0}) == ~std::uint64_t{0});
     CHECK(options.cache_bytes() == 1024 * kMiB);
     CHECK(options.max_split_bytes() == Options::kUnlimited);
-    options.max_split_size_mb = 21;
-    CHECK(options.max_split_bytes() == 21 * kMiB);
+    options.max_split_size_mb = 20;
+    CHECK(options.max_split_bytes() == 20 * kMiB);
 }
 
 TEST_CASE("options: an unknown key names its nearest neighbour", "[options]") {
@@ -173,9 +173,9 @@ TEST_CASE("options: a bad value is named and the default is used", "[options]") 
     CHECK(complaint("free:asink,slack_mb:1", clean("slack_mb:1")) ==
           "option free: value \"asink\" cannot be used (not known), the default is used; "
           "allowed: sync, async; default: sync");
-    CHECK(complaint("max_split_size_mb:20") ==
-          "option max_split_size_mb: value \"20\" cannot be used (out of range), the default is "
-          "used; allowed: 21 to 1048576, or unlimited; default: unlimited");
+    CHECK(complaint("max_split_size_mb:19") ==
+          "option max_split_size_mb: value \"19\" cannot be used (out of range), the default is "
+          "used; allowed: 20 to 1048576, or unlimited; default: unlimited");
     CHECK(within(complaint("cache_mb:18446744073709551616"), "(out of range)"));
     for (const char* text : {"free",
                              "free:",
@@ -299,7 +299,7 @@ TEST_CASE("options: what is written out reads back the same", "[options]") {
         options.slack_mb = below(1048577);
         options.slack_percent = below(101);
         options.cache_mb = below(1048577);
-        options.max_split_size_mb = below(2) == 0 ? Options::kUnlimited : 21 + below(1048556);
+        options.max_split_size_mb = below(2) == 0 ? Options::kUnlimited : 20 + below(1048557);
         for (auto& divisions : options.roundup_power2_divisions) {
             const auto power = below(8);
             divisions = static_cast<std::uint8_t>(power == 0 ? 0 : 1 << (power - 1));
@@ -325,7 +325,7 @@ TEST_CASE("options: no text, however wild, gives anything but valid options", "[
     };
     std::vector<std::string> words = {
         ":",     ",",  "[",     "]",      ">",       "off", "True",
-        "False", "0",  "1",     "64",     "21",      "256", "unlimited",
+        "False", "0",  "1",     "64",     "20",      "256", "unlimited",
         " ",     "\n", "async", "fenced", "1048576", "-",   "18446744073709551616"};
     for (std::size_t i = 0; i < option_count(); ++i) {
         words.push_back(std::string(option_info(i).name));
