@@ -86,10 +86,8 @@ CUresult resolve_end(const End& e, std::uintptr_t* base, Side* side) {
     }
 }
 
-CUresult boxes(bool pt, CUstream stream, const char* label, const End& to, const End& from,
+CUresult boxes(const StreamPtr& s, const char* label, const End& to, const End& from,
                std::size_t width, std::size_t rows, std::size_t slices, bool wait) {
-    StreamPtr s;
-    SIM_TRY(stream_of(stream, pt, &s));
     std::uintptr_t dst = 0;
     std::uintptr_t src = 0;
     Side to_side{};
@@ -116,7 +114,9 @@ CUresult plane(bool pt, const CUDA_MEMCPY2D* c, CUstream s, const char* label, b
     if (c == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return boxes(pt, s, label,
+    StreamPtr stream;
+    SIM_TRY(stream_of(s, pt, &stream));
+    return boxes(stream, label,
                  {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0,
                   c->dstPitch, 0},
                  {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0,
@@ -134,12 +134,9 @@ CUresult volume(bool pt, const CUDA_MEMCPY3D* c, CUstream s, const char* label, 
     if (c == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return boxes(pt, s, label,
-                 {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, c->dstZ,
-                  c->dstPitch, c->dstHeight},
-                 {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, c->srcZ,
-                  c->srcPitch, c->srcHeight},
-                 c->WidthInBytes, c->Height, c->Depth, wait);
+    StreamPtr stream;
+    SIM_TRY(stream_of(s, pt, &stream));
+    return copy_volume(stream, *c, label, wait);
 }
 CUresult volume_sync(bool pt, const CUDA_MEMCPY3D* c) {
     return volume(pt, c, nullptr, "cuMemcpy3D", true);
@@ -149,6 +146,16 @@ CUresult volume_async(bool pt, const CUDA_MEMCPY3D* c, CUstream s) {
 }
 
 }  // namespace
+
+CUresult simcuda::copy_volume(const StreamPtr& s, const CUDA_MEMCPY3D& c, const char* label,
+                              bool wait) {
+    return boxes(s, label,
+                 {c.dstMemoryType, c.dstHost, c.dstDevice, c.dstXInBytes, c.dstY, c.dstZ,
+                  c.dstPitch, c.dstHeight},
+                 {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes, c.srcY, c.srcZ,
+                  c.srcPitch, c.srcHeight},
+                 c.WidthInBytes, c.Height, c.Depth, wait);
+}
 
 SIM_TWINS(cuMemcpy, cuMemcpy_ptds, any_sync, (CUdeviceptr d, CUdeviceptr s, size_t n), d, s, n)
 SIM_TWINS(cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, to_device,

@@ -14,13 +14,46 @@ std::map<CUgraphExec, std::shared_ptr<GraphExec>>& execs() {
     return *table;
 }
 
+// The nodes, each behind those it depends on, as copies: later changes of the graph do not reach an
+// executable one. False if there is a cycle.
+bool in_order(const Graph& g, std::vector<NodePtr>* ordered) {
+    std::map<const Node*, NodePtr> done;
+    std::vector<NodePtr> rest = g.nodes;
+    while (!rest.empty()) {
+        const auto stuck = std::stable_partition(rest.begin(), rest.end(), [&](const NodePtr& n) {
+            return std::all_of(n->after.begin(), n->after.end(), [&](const NodePtr& before) {
+                return done.count(before.get()) != 0 ||
+                       std::find(g.nodes.begin(), g.nodes.end(), before) == g.nodes.end();
+            });
+        });
+        if (stuck == rest.begin()) {
+            return false;
+        }
+        for (auto it = rest.begin(); it != stuck; ++it) {
+            auto copy = std::make_shared<Node>(**it);
+            for (auto& before : copy->after) {
+                const auto known = done.find(before.get());
+                if (known != done.end()) {
+                    before = known->second;
+                }
+            }
+            done[it->get()] = copy;
+            ordered->push_back(copy);
+        }
+        rest.erase(rest.begin(), stuck);
+    }
+    return true;
+}
+
 CUresult instantiate(CUgraphExec* out, CUgraph graph) {
     const GraphPtr g = world().graphs.find(graph);
     if (out == nullptr || g == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     auto exec = std::make_shared<GraphExec>();
-    exec->nodes = g->nodes;
+    if (!in_order(*g, &exec->nodes)) {
+        return CUDA_ERROR_INVALID_VALUE;  // a cycle
+    }
     *out = reinterpret_cast<CUgraphExec>(exec.get());
     execs()[*out] = exec;
     return CUDA_SUCCESS;
@@ -126,6 +159,39 @@ SIM_TWINS(cuGraphUpload, cuGraphUpload_ptsz, upload, (CUgraphExec exec, CUstream
 SIM_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
     SIM_ENTER(cuGraphExecDestroy);
     return execs().erase(exec) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_EXPORT CUresult cuGraphClone(CUgraph* out, CUgraph original) {
+    SIM_ENTER(cuGraphClone);
+    const GraphPtr g = world().graphs.find(original);
+    auto copy = std::make_shared<Graph>();
+    if (out == nullptr || g == nullptr || !in_order(*g, &copy->nodes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (const auto& node : copy->nodes) {
+        node->handle = reinterpret_cast<CUgraphNode>(node.get());
+    }
+    *out = world().graphs.add(copy);
+    return CUDA_SUCCESS;
+}
+
+SIM_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph,
+                                         CUgraphExecUpdateResultInfo* info) {
+    SIM_ENTER(cuGraphExecUpdate_v2);
+    const auto exec = execs().find(handle);
+    const GraphPtr g = world().graphs.find(graph);
+    std::vector<NodePtr> nodes;
+    if (exec == execs().end() || g == nullptr || info == nullptr || !in_order(*g, &nodes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *info = CUgraphExecUpdateResultInfo{};
+    if (nodes.size() != exec->second->nodes.size()) {
+        info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    exec->second->nodes = nodes;
+    info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 SIM_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {

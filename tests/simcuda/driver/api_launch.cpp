@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "../twin.h"
-#include "guard.h"
+#include "launch.h"
 
 using namespace simcuda;
 
@@ -66,12 +66,9 @@ void declare_body(SimKernel* k, void (*run)(void*), const void* closure, std::si
     work_of(k).effect = [run, copy] { run(copy->data()); };
 }
 
-struct Shape {
-    unsigned grid[3];
-    unsigned block[3];
-};
+}  // namespace
 
-CUresult launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args) {
+CUresult simcuda::launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args) {
     const Function* f = function_of(handle);
     if (f == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -99,6 +96,19 @@ CUresult launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void*
     return submit(s, std::move(work));
 }
 
+CUresult simcuda::call_host(const StreamPtr& s, CUhostFn fn, void* data) {
+    if (fn == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Work work;
+    work.label = "host function";
+    work.host_code = true;
+    work.effect = [fn, data] { fn(data); };
+    return submit(s, std::move(work));
+}
+
+namespace {
+
 CUresult launch_kernel(bool pt, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                        unsigned by, unsigned bz, CUstream stream, void** args, void** extra) {
     StreamPtr s;
@@ -120,14 +130,7 @@ CUresult launch_ex(bool pt, const CUlaunchConfig* c, CUfunction f, void** args, 
 CUresult host_function(bool pt, CUstream stream, CUhostFn fn, void* data) {
     StreamPtr s;
     SIM_TRY(stream_of(stream, pt, &s));
-    if (fn == nullptr) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    Work work;
-    work.label = "host function";
-    work.host_code = true;
-    work.effect = [fn, data] { fn(data); };
-    return submit(s, std::move(work));
+    return call_host(s, fn, data);
 }
 
 CUresult callback(bool pt, CUstream stream, CUstreamCallback fn, void* data, unsigned flags) {

@@ -1,4 +1,6 @@
 // Small answers that runtimes ask for and no test depends on.
+#include <cstdio>
+
 #include "guard.h"
 
 using namespace simcuda;
@@ -84,3 +86,49 @@ SIM_EXPORT CUresult cuProfilerStop() {
     SIM_ENTER(cuProfilerStop);
     return CUDA_SUCCESS;
 }
+
+// Graphs keep no memory of their own here.
+SIM_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice dev) {
+    SIM_ENTER(cuDeviceGraphMemTrim);
+    return device_exists(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+SIM_EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute, void* value) {
+    SIM_ENTER(cuDeviceGetGraphMemAttribute);
+    if (value == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *static_cast<cuuint64_t*>(value) = 0;
+    return device_exists(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+SIM_EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute, void*) {
+    SIM_ENTER(cuDeviceSetGraphMemAttribute);
+    return device_exists(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+SIM_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* id) {
+    SIM_ENTER_STATE(cuDeviceGetByPCIBusId);
+    unsigned domain = 0;
+    unsigned bus = 0;
+    if (dev == nullptr || id == nullptr || std::sscanf(id, "%x:%x", &domain, &bus) != 2) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!device_exists(static_cast<CUdevice>(bus))) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    *dev = static_cast<CUdevice>(bus);
+    return CUDA_SUCCESS;
+}
+
+static CUresult attach(bool pt, CUstream stream, CUdeviceptr p) {
+    StreamPtr s;
+    SIM_TRY(stream_of(stream, pt, &s));
+    const auto a = World::get().map.at(p);
+    if (a == nullptr || a->kind != Memory::managed) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    Work work;
+    work.label = "cuStreamAttachMemAsync";
+    return submit(s, std::move(work));
+}
+SIM_TWINS(cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz, attach,
+          (CUstream s, CUdeviceptr p, size_t, unsigned int), s, p)

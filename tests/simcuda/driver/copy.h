@@ -27,4 +27,7 @@ CUresult copy(const StreamPtr& s, const char* label, const std::vector<Piece>& p
 CUresult fill(const StreamPtr& s, const char* label, std::uintptr_t p, std::size_t pitch,
               std::uint32_t value, std::size_t element, std::size_t width, std::size_t height);
 
+// Submits a copy of rows and slices.
+CUresult copy_volume(const StreamPtr& s, const CUDA_MEMCPY3D& c, const char* label, bool wait);
+
 }  // namespace simcuda

@@ -412,3 +412,40 @@ TEST_CASE("capture into a graph that exists") {
     REQUIRE(cuMemcpyDtoH(&byte, p, 1) == CUDA_SUCCESS);
     CHECK(byte == 7);
 }
+
+TEST_CASE("a graph built node by node") {
+    Device device;
+    const CUdeviceptr p = alloc(4096);
+    CUgraph g = nullptr;
+    REQUIRE(cuGraphCreate(&g, 0) == CUDA_SUCCESS);
+    CUdeviceptr out = p + 1024;
+    unsigned bytes = 64;
+    std::uint64_t ns = 1000;
+    void* args[] = {&out, const_cast<CUdeviceptr*>(&p), &bytes, &ns};
+    CUDA_KERNEL_NODE_PARAMS kernel_params{};
+    kernel_params.func = kernel("sum");
+    kernel_params.gridDimX = kernel_params.gridDimY = kernel_params.gridDimZ = 1;
+    kernel_params.blockDimX = kernel_params.blockDimY = kernel_params.blockDimZ = 1;
+    kernel_params.kernelParams = args;
+    CUgraphNode reads = nullptr;
+    REQUIRE(cuGraphAddKernelNode(&reads, g, nullptr, 0, &kernel_params) == CUDA_SUCCESS);
+    CUDA_MEMSET_NODE_PARAMS fill_params{};
+    fill_params.dst = p;
+    fill_params.value = 2;
+    fill_params.elementSize = 1;
+    fill_params.width = 64;
+    fill_params.height = 1;
+    CUgraphNode writes = nullptr;
+    REQUIRE(cuGraphAddMemsetNode(&writes, g, nullptr, 0, &fill_params, device.ctx()) ==
+            CUDA_SUCCESS);
+    REQUIRE(cuGraphAddDependencies(g, &writes, &reads, nullptr, 1) == CUDA_SUCCESS);
+    CUgraphExec exec = nullptr;
+    REQUIRE(cuGraphInstantiate(&exec, g, 0) == CUDA_SUCCESS);
+    REQUIRE(cuGraphLaunch(exec, stream()) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    unsigned sum = 0;
+    REQUIRE(cuMemcpyDtoH(&sum, out, 4) == CUDA_SUCCESS);
+    CHECK(sum == 128);
+    REQUIRE(cuGraphAddDependencies(g, &reads, &writes, nullptr, 1) == CUDA_SUCCESS);
+    CHECK(cuGraphInstantiate(&exec, g, 0) == CUDA_ERROR_INVALID_VALUE);
+}

@@ -227,6 +227,45 @@ TEST_CASE("a context wait covers a destroyed stream's work") {
     CHECK(t.sum() == kBytes);
 }
 
+TEST_CASE("order and its absence are the same after the reader has ended unseen") {
+    LateReader t;
+    const CUevent e = event();
+    control::advance_ns(10'000 * kMs);
+    SECTION("an event still orders") {
+        REQUIRE(cuEventRecord(e, t.reader) == CUDA_SUCCESS);
+        REQUIRE(cuStreamWaitEvent(t.other, e, 0) == CUDA_SUCCESS);
+        REQUIRE(launch_fill(t.other, t.buffer, kBytes, 9, 1000) == CUDA_SUCCESS);
+        CHECK(t.races() == 0);
+    }
+    SECTION("a context event covers a stream that is gone") {
+        REQUIRE(cuStreamDestroy(t.reader) == CUDA_SUCCESS);
+        REQUIRE(cuCtxRecordEvent(t.device.ctx(), e) == CUDA_SUCCESS);
+        REQUIRE(cuCtxWaitEvent(t.device.ctx(), e) == CUDA_SUCCESS);
+        REQUIRE(launch_fill(t.other, t.buffer, kBytes, 9, 1000) == CUDA_SUCCESS);
+        CHECK(t.races() == 0);
+    }
+    SECTION("a new stream under the old handle is not ordered") {
+        REQUIRE(cuStreamDestroy(t.reader) == CUDA_SUCCESS);
+        REQUIRE(launch_fill(stream(), t.buffer, kBytes, 9, 1000) == CUDA_SUCCESS);
+        CHECK(t.races() == 1);
+    }
+}
+
+TEST_CASE("an ordered write of one half leaves the other half's history alone") {
+    LateReader t;
+    REQUIRE(launch_fill(t.reader, t.buffer, kBytes / 2, 9, 1000) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(t.other, t.buffer + kBytes / 2, 16, 9, 1000) == CUDA_SUCCESS);
+    CHECK(t.races() == 1);
+}
+
+TEST_CASE("a write in the middle leaves both sides' history alone") {
+    LateReader t;
+    REQUIRE(launch_fill(t.reader, t.buffer + 1024, 1024, 9, 1000) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(t.other, t.buffer + 512, 16, 9, 1000) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(t.other, t.buffer + 3072, 16, 9, 1000) == CUDA_SUCCESS);
+    CHECK(t.races() == 2);
+}
+
 TEST_CASE("the host's own accesses are checked when it tells of them") {
     Device device;
     void* host = nullptr;
