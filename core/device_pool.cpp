@@ -173,18 +173,21 @@ void DevicePool::captures_ended() {
     }
 }
 
+/// From the change of level on a barrier settles nothing. What barriers settled before is cached,
+/// or was handed out, while its earlier users may be at work; all of those users came before a free
+/// that natively waits for them. So waiting for them hangs nothing that runs natively, unless the
+/// call that brought us here is one that natively passes such a wait.
 void DevicePool::enter_finished(bool may_wait) {
     if (fences_.level() >= OrderLevel::finished) return;
     fences_.lower(OrderLevel::finished);
-    if (!rule_on(Rule::transition_sync)) return;
-    if (may_wait && fences_.synchronize().done()) return;
-    hold_.store(fences_.stamp(), std::memory_order_release);
+    if (fences_.barriers_finished() || !rule_on(Rule::transition_sync)) return;
+    if (may_wait && timed_host_wait(fences_.last_barrier()).done()) return;
+    hold_.store(fences_.last_barrier(), std::memory_order_release);
     special_.fetch_or(kHold, std::memory_order_acq_rel);
-    fences_.fence(false);
 }
 
-PoolResult DevicePool::await_finished() {
-    const OrderResult result = fences_.synchronize();
+PoolResult DevicePool::await_earlier_users() {
+    const OrderResult result = timed_host_wait(fences_.last_barrier());
     if (result.done()) return {};
     return {PoolStatus::failed, 0, result.native};
 }

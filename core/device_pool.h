@@ -90,8 +90,8 @@ class DevicePool {
     void captures_ended();
 
     /// Steps down to level `finished`, before the call that makes it necessary goes on. With
-    /// `may_wait` the context is waited for; else nothing cached is handed out until all work so
-    /// far has finished.
+    /// `may_wait` it waits for the earlier users of what barriers have settled so far; else nothing
+    /// cached is handed out until they have finished.
     void enter_finished(bool may_wait);
 
     /// Gives everything back that is free and settled, without waiting for fences. Returns bytes.
@@ -103,9 +103,9 @@ class DevicePool {
     void revive() { heap_.show_all(); }
     void bury() { heap_.forget_all(); }
 
-    /// Waits until all work that used the memory of `block` before has finished (a writer that no
-    /// barrier holds up is about to be told its address). Returns done or failed.
-    PoolResult await_finished();
+    /// Waits until the earlier users of every block handed out so far have finished: a writer that
+    /// no barrier holds up is about to learn an address. Returns done or failed.
+    PoolResult await_earlier_users();
 
     /// Bytes that a program may count as free on top of what the driver says. O(blocks).
     std::uint64_t wholly_free_bytes() const { return heap_.totals().wholly_free; }

@@ -145,8 +145,7 @@ bool bind_driver(void* handle) {
 #undef HOOK
     // A program may open the driver to look, close it, and open it again for use. The call
     // succeeds, so the failed look-ups above leave nothing behind for the caller's dlerror().
-    void* pinned = dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    if (pinned != nullptr) dlclose(pinned); // the references are the program's alone
+    dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     bound.store(true, std::memory_order_release);
     return true;
 }

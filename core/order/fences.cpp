@@ -7,7 +7,7 @@ namespace {
 template <class T>
 void raise_to(std::atomic<T>& value, T to) {
     T seen = value.load(std::memory_order_relaxed);
-    while (seen < to && !value.compare_exchange_weak(seen, to, std::memory_order_acq_rel)) {
+    while (seen < to && !value.compare_exchange_weak(seen, to, std::memory_order_seq_cst)) {
     }
 }
 
