@@ -149,6 +149,7 @@ TEST_CASE("a driver closed and opened again is the same driver") {
     void* driver = open_driver();
     CHECK(in_shim(dlsym(driver, "cuMemAlloc_v2")));
     CHECK(dlclose(driver) == 0);
+    CHECK(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr);
     driver = open_driver();
     CHECK(in_shim(dlsym(driver, "cuMemAlloc_v2")));
     CHECK(counter("foreign_lookups") == 0);

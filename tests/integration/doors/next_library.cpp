@@ -18,4 +18,8 @@ __attribute__((visibility("default"))) void* next_library_found_versioned() {
     void* volatile found = dlvsym(RTLD_NEXT, "getppid", "GLIBC_2.2.5");
     return found;
 }
+__attribute__((visibility("default"))) void* next_library_found_driver() {
+    void* volatile found = dlsym(RTLD_NEXT, "cuMemAlloc_v2");
+    return found;
+}
 }

@@ -7,6 +7,7 @@
 
 extern "C" void* next_library_found();
 extern "C" void* next_library_found_versioned();
+extern "C" void* next_library_found_driver();
 
 namespace {
 int failures = 0;
@@ -21,6 +22,9 @@ void check(bool ok, const char* what) {
 int main() {
     check(doors::file_of(next_library_found()) == "libc.so.6", "RTLD_NEXT is the C library's");
     check(doors::file_of(next_library_found_versioned()) == "libc.so.6", "also through dlvsym");
+    // A profiler behind the preload that forwards to the driver.
+    check(doors::file_of(next_library_found_driver()) == "libcuda.so.1",
+          "RTLD_NEXT is the driver's own");
     check(doors::file_of(dlsym(RTLD_DEFAULT, "getppid")) == "libnext_library.so",
           "RTLD_DEFAULT is the first in scope");
     if (failures == 0) check(getppid() > 0, "the wrapper forwards");
