@@ -64,7 +64,9 @@ inline const Api& api() {
 }
 
 // Whether this process's driver is the simulated one.
-inline bool simulated() { return api().calls != nullptr; }
+inline bool simulated() {
+    return api().calls != nullptr;
+}
 
 // How often the driver's own entry point was reached ("cuMemAlloc_v2"); 0 for unknown names.
 inline std::uint64_t calls(const char* entry) {
@@ -75,10 +77,14 @@ inline void reset_calls() {
 }
 
 // Pairs of conflicting accesses without an order between them that the oracle has reported.
-inline std::uint64_t races() { return api().races != nullptr ? api().races() : 0; }
+inline std::uint64_t races() {
+    return api().races != nullptr ? api().races() : 0;
+}
 
 // Other findings: use after free, out of bounds, a segment freed under live blocks.
-inline std::uint64_t errors() { return api().errors != nullptr ? api().errors() : 0; }
+inline std::uint64_t errors() {
+    return api().errors != nullptr ? api().errors() : 0;
+}
 
 // Sets both counts back to 0, for tests that provoke a finding on purpose.
 inline void forget_findings() {
@@ -92,7 +98,9 @@ inline void fail(const char* entry, std::uint64_t nth, int code, std::uint64_t c
 }
 
 // Virtual time since the driver was initialised.
-inline std::uint64_t now_ns() { return api().now_ns != nullptr ? api().now_ns() : 0; }
+inline std::uint64_t now_ns() {
+    return api().now_ns != nullptr ? api().now_ns() : 0;
+}
 
 // Lets virtual time pass, as a host does that computes something; device work due by then runs.
 inline void advance_ns(std::uint64_t ns) {
@@ -103,7 +111,9 @@ inline void advance_ns(std::uint64_t ns) {
 inline bool set(const char* key, std::uint64_t value) {
     return api().set != nullptr && api().set(key, value) != 0;
 }
-inline std::uint64_t get(const char* key) { return api().get != nullptr ? api().get(key) : 0; }
+inline std::uint64_t get(const char* key) {
+    return api().get != nullptr ? api().get(key) : 0;
+}
 
 // Marks bytes as belonging to a live block of the program: a real free of the driver allocation
 // around them is then an error. Unmark takes the same start address.
@@ -124,4 +134,4 @@ inline void host_access(const void* p, std::size_t bytes, bool write) {
     if (api().host_access != nullptr) api().host_access(p, bytes, write ? 1 : 0);
 }
 
-}  // namespace simcuda::control
+} // namespace simcuda::control

@@ -34,7 +34,7 @@ extern "C" {
 typedef struct SimKernel {
     unsigned grid[3];
     unsigned block[3];
-    void* state;  // the simulator's
+    void* state; // the simulator's
     // Declares bytes that the kernel may read or write. Undeclared accesses are unseen by the race
     // oracle and the bounds checks, so a twin must declare everything that it touches.
     void (*reads)(struct SimKernel*, const void* p, std::size_t bytes);
@@ -46,7 +46,7 @@ typedef struct SimKernel {
                  std::size_t bytes);
 } SimKernel;
 
-}  // extern "C"
+} // extern "C"
 
 // Begins the definition of a twin; `kernel` is the mangled name (the plain one for extern "C").
 #define SIMCUDA_TWIN(kernel)                                                                       \

@@ -8,7 +8,9 @@ using namespace simcuda;
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 Device* device_of(CUdevice dev) {
     return dev >= 0 && static_cast<std::size_t>(dev) < world().devices.size()
@@ -146,7 +148,7 @@ bool is_flag(CUmemPool_attribute attribute) {
            attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 }
 
-}  // namespace
+} // namespace
 
 SIM_TWINS(cuMemAllocAsync, cuMemAllocAsync_ptsz, alloc_async,
           (CUdeviceptr * p, size_t n, CUstream s), p, n, s)
@@ -238,8 +240,7 @@ SIM_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribu
     }
     if (is_flag(attribute)) {
         const auto it = pool->attributes.find(attribute);
-        *static_cast<int*>(value) =
-            it == pool->attributes.end() ? 1 : static_cast<int>(it->second);
+        *static_cast<int*>(value) = it == pool->attributes.end() ? 1 : static_cast<int>(it->second);
         return CUDA_SUCCESS;
     }
     auto* out = static_cast<cuuint64_t*>(value);

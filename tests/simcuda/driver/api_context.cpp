@@ -7,7 +7,9 @@ using namespace simcuda;
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 Device* device_of(CUdevice dev) {
     return dev >= 0 && static_cast<std::size_t>(dev) < world().devices.size()
@@ -151,9 +153,7 @@ CUresult synchronize(const ContextPtr& ctx) {
     return ctx->fault;
 }
 
-bool has_context_events() { return world().setting("driver") >= 12050; }
-
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
     SIM_ENTER_STATE(cuDevicePrimaryCtxRetain);
@@ -371,48 +371,4 @@ SIM_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     return ctx->peers.erase(other->id) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-}
-
-SIM_EXPORT CUresult cuCtxRecordEvent(CUcontext handle, CUevent event) {
-    SIM_ENTER(cuCtxRecordEvent);
-    if (!has_context_events()) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (handle == nullptr) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    ContextPtr ctx;
-    SIM_TRY(context_of(handle, &ctx));
-    const EventPtr e = world().events.find(event);
-    if (e == nullptr || e->ctx != ctx) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    SIM_TRY(ctx->fault);
-    pass_free_gate(ctx);
-    SIM_TRY(forbid_context_captures(ctx));
-    e->capture = nullptr;
-    e->op = world().all_of(ctx, "cuCtxRecordEvent");
-    return CUDA_SUCCESS;
-}
-
-SIM_EXPORT CUresult cuCtxWaitEvent(CUcontext handle, CUevent event) {
-    SIM_ENTER(cuCtxWaitEvent);
-    if (!has_context_events()) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (handle == nullptr) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    ContextPtr ctx;
-    SIM_TRY(context_of(handle, &ctx));
-    const EventPtr e = world().events.find(event);
-    if (e == nullptr) {
-        return CUDA_ERROR_INVALID_HANDLE;
-    }
-    SIM_TRY(ctx->fault);
-    SIM_TRY(forbid_context_captures(ctx));
-    if (e->op != nullptr) {
-        world().add_barrier(ctx, e->op);
-    }
-    return CUDA_SUCCESS;
 }

@@ -5,7 +5,9 @@ using namespace simcuda;
 
 namespace {
 
-std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
+std::uintptr_t address(const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p);
+}
 
 CUresult linear(bool per_thread, CUstream stream, const char* label, std::uintptr_t dst,
                 std::uintptr_t src, std::size_t n, Side to, Side from, bool wait) {
@@ -82,7 +84,7 @@ CUresult resolve_end(const End& e, std::uintptr_t* base, Side* side) {
         *side = Side::any;
         return CUDA_SUCCESS;
     default:
-        return CUDA_ERROR_NOT_SUPPORTED;  // arrays are not simulated
+        return CUDA_ERROR_NOT_SUPPORTED; // arrays are not simulated
     }
 }
 
@@ -102,8 +104,8 @@ CUresult boxes(const StreamPtr& s, const char* label, const End& to, const End& 
     std::vector<Piece> pieces;
     for (std::size_t slice = 0; slice < slices; ++slice) {
         for (std::size_t row = 0; row < rows; ++row) {
-            pieces.push_back({at(to, dst, row, slice, width), at(from, src, row, slice, width),
-                              width});
+            pieces.push_back(
+                {at(to, dst, row, slice, width), at(from, src, row, slice, width), width});
         }
     }
     const bool both_device = to_side == Side::device && from_side == Side::device;
@@ -116,12 +118,11 @@ CUresult plane(bool pt, const CUDA_MEMCPY2D* c, CUstream s, const char* label, b
     }
     StreamPtr stream;
     SIM_TRY(stream_of(s, pt, &stream));
-    return boxes(stream, label,
-                 {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0,
-                  c->dstPitch, 0},
-                 {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0,
-                  c->srcPitch, 0},
-                 c->WidthInBytes, c->Height, 1, wait);
+    return boxes(
+        stream, label,
+        {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0},
+        {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0},
+        c->WidthInBytes, c->Height, 1, wait);
 }
 CUresult plane_sync(bool pt, const CUDA_MEMCPY2D* c) {
     return plane(pt, c, nullptr, "cuMemcpy2D", true);
@@ -145,7 +146,7 @@ CUresult volume_async(bool pt, const CUDA_MEMCPY3D* c, CUstream s) {
     return volume(pt, c, s, "cuMemcpy3DAsync", false);
 }
 
-}  // namespace
+} // namespace
 
 CUresult simcuda::copy_volume(const StreamPtr& s, const CUDA_MEMCPY3D& c, const char* label,
                               bool wait) {
@@ -178,8 +179,8 @@ SIM_TWINS(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz, peer_async,
           (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), d, dc,
           s, sc, n, st)
 SIM_TWINS(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, plane_sync, (const CUDA_MEMCPY2D* c), c)
-SIM_TWINS(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, plane_sync,
-          (const CUDA_MEMCPY2D* c), c)
+SIM_TWINS(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, plane_sync, (const CUDA_MEMCPY2D* c),
+          c)
 SIM_TWINS(cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz, plane_async,
           (const CUDA_MEMCPY2D* c, CUstream s), c, s)
 SIM_TWINS(cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, volume_sync, (const CUDA_MEMCPY3D* c), c)

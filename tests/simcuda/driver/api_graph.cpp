@@ -7,7 +7,9 @@ using namespace simcuda;
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 std::map<CUgraphExec, std::shared_ptr<GraphExec>>& execs() {
     static auto* const table = new std::map<CUgraphExec, std::shared_ptr<GraphExec>>;
@@ -52,7 +54,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph graph) {
     }
     auto exec = std::make_shared<GraphExec>();
     if (!in_order(*g, &exec->nodes)) {
-        return CUDA_ERROR_INVALID_VALUE;  // a cycle
+        return CUDA_ERROR_INVALID_VALUE; // a cycle
     }
     *out = reinterpret_cast<CUgraphExec>(exec.get());
     execs()[*out] = exec;
@@ -120,7 +122,7 @@ CUresult with_params(bool, CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTI
     return instantiate(exec, graph);
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuGraphCreate(CUgraph* graph, unsigned int flags) {
     SIM_ENTER(cuGraphCreate);

@@ -9,7 +9,9 @@ using namespace simcuda;
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 NodePtr node_of(const Graph& g, CUgraphNode handle) {
     for (const auto& node : g.nodes) {
@@ -44,14 +46,13 @@ CUresult add(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::siz
     const std::size_t had = g->nodes.size();
     SIM_TRY(build(s));
     if (g->nodes.size() == had) {
-        SIM_TRY(add_node(s, Work{}, CU_GRAPH_NODE_TYPE_EMPTY));  // a copy of nothing
+        SIM_TRY(add_node(s, Work{}, CU_GRAPH_NODE_TYPE_EMPTY)); // a copy of nothing
     }
     *out = g->nodes.back()->handle;
     return CUDA_SUCCESS;
 }
 
-CUresult connect(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
-                 std::size_t count) {
+CUresult connect(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count) {
     const GraphPtr g = world().graphs.find(graph);
     if (g == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -67,7 +68,7 @@ CUresult connect(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
     return CUDA_SUCCESS;
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
                                         size_t count) {
@@ -99,9 +100,8 @@ SIM_EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode* out, CUgraph graph, const 
     if (p == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return add(out, graph, after, count, [p](const StreamPtr& s) {
-        return copy_volume(s, *p, "the copy", false);
-    });
+    return add(out, graph, after, count,
+               [p](const StreamPtr& s) { return copy_volume(s, *p, "the copy", false); });
 }
 
 SIM_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
@@ -112,8 +112,7 @@ SIM_EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const 
         return CUDA_ERROR_INVALID_VALUE;
     }
     return add(out, graph, after, count, [p](const StreamPtr& s) {
-        return fill(s, "cuMemset", p->dst, p->pitch, p->value, p->elementSize, p->width,
-                    p->height);
+        return fill(s, "cuMemset", p->dst, p->pitch, p->value, p->elementSize, p->width, p->height);
     });
 }
 

@@ -59,7 +59,7 @@ int attribute_value(CUdevice_attribute attribute, CUdevice dev) {
     }
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuInit(unsigned int flags) {
     SIM_ENTER_QUIET(cuInit);
@@ -249,7 +249,7 @@ const ErrorText* error_text(CUresult code) {
     return nullptr;
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuGetErrorName(CUresult error, const char** text) {
     SIM_ENTER_QUIET(cuGetErrorName);

@@ -27,8 +27,8 @@ static_assert(sizeof(Contents) == CU_IPC_HANDLE_SIZE);
 
 std::uint64_t checksum(const Contents& c) {
     std::uint64_t h = 0x9E3779B97F4A7C15ULL;
-    for (const std::uint64_t part : {c.size, std::uint64_t{c.pid},
-                                     static_cast<std::uint64_t>(c.file), c.offset, c.serial}) {
+    for (const std::uint64_t part :
+         {c.size, std::uint64_t{c.pid}, static_cast<std::uint64_t>(c.file), c.offset, c.serial}) {
         h = (h ^ part) * 0xFF51AFD7ED558CCDULL;
         h ^= h >> 29;
     }
@@ -56,7 +56,7 @@ CUresult open_handle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned fl
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (c.pid == static_cast<std::uint32_t>(getpid())) {
-        return CUDA_ERROR_INVALID_CONTEXT;  // as measured: not in the process that exported it
+        return CUDA_ERROR_INVALID_CONTEXT; // as measured: not in the process that exported it
     }
     const auto key = std::make_pair(c.pid, c.serial);
     if (opened().count(key) != 0) {
@@ -66,7 +66,7 @@ CUresult open_handle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned fl
     std::snprintf(path, sizeof path, "/proc/%u/fd/%d", c.pid, c.file);
     const int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) {
-        return CUDA_ERROR_INVALID_VALUE;  // the exporter is gone
+        return CUDA_ERROR_INVALID_VALUE; // the exporter is gone
     }
     const std::size_t inside = c.offset % kGranule;
     const std::size_t bytes = round_up(inside + c.size, kGranule);
@@ -88,7 +88,7 @@ CUresult open_handle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned fl
     return CUDA_SUCCESS;
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr p) {
     SIM_ENTER(cuIpcGetMemHandle);

@@ -18,7 +18,9 @@ struct Function {
     Twin twin = nullptr;
 };
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 std::map<std::string, Function>& functions() {
     static auto* const table = new std::map<std::string, Function>;
@@ -49,7 +51,9 @@ const Function* function_of(const void* handle) {
     return nullptr;
 }
 
-Work& work_of(SimKernel* k) { return *static_cast<Work*>(k->state); }
+Work& work_of(SimKernel* k) {
+    return *static_cast<Work*>(k->state);
+}
 
 void declare_read(SimKernel* k, const void* p, std::size_t bytes) {
     work_of(k).accesses.push_back({reinterpret_cast<std::uintptr_t>(p), bytes, false});
@@ -57,16 +61,18 @@ void declare_read(SimKernel* k, const void* p, std::size_t bytes) {
 void declare_write(SimKernel* k, void* p, std::size_t bytes) {
     work_of(k).accesses.push_back({reinterpret_cast<std::uintptr_t>(p), bytes, true});
 }
-void declare_duration(SimKernel* k, std::uint64_t ns) { work_of(k).duration = ns; }
+void declare_duration(SimKernel* k, std::uint64_t ns) {
+    work_of(k).duration = ns;
+}
 void declare_body(SimKernel* k, void (*run)(void*), const void* closure, std::size_t bytes) {
     // Aligned for anything a lambda may hold.
-    auto copy = std::make_shared<std::vector<std::max_align_t>>(
-        bytes / sizeof(std::max_align_t) + 1);
+    auto copy =
+        std::make_shared<std::vector<std::max_align_t>>(bytes / sizeof(std::max_align_t) + 1);
     std::memcpy(copy->data(), closure, bytes);
     work_of(k).effect = [run, copy] { run(copy->data()); };
 }
 
-}  // namespace
+} // namespace
 
 CUresult simcuda::launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args) {
     const Function* f = function_of(handle);
@@ -114,7 +120,7 @@ CUresult launch_kernel(bool pt, CUfunction f, unsigned gx, unsigned gy, unsigned
     StreamPtr s;
     SIM_TRY(stream_of(stream, pt, &s));
     if (extra != nullptr) {
-        return CUDA_ERROR_NOT_SUPPORTED;  // a twin takes arguments one by one
+        return CUDA_ERROR_NOT_SUPPORTED; // a twin takes arguments one by one
     }
     return launch(s, f, {{gx, gy, gz}, {bx, by, bz}}, args);
 }
@@ -171,7 +177,7 @@ CUresult find(const char* name, Function** f) {
     return *f == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
-}  // namespace
+} // namespace
 
 // For the simulated runtime library: the function of a kernel's host twin, null without one.
 SIM_EXPORT CUfunction simcuda_function(const char* mangled_name) {

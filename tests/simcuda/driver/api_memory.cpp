@@ -5,7 +5,9 @@ using namespace simcuda;
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 CUresult allocate_device(std::uintptr_t* p, std::size_t bytes) {
     World& w = world();
@@ -52,7 +54,7 @@ CUresult free_device(std::uintptr_t p) {
         wait_as_free(a->ctx);
         SIM_TRY(a->ctx->fault);
         if (w.map.at(p) != a) {
-            return CUDA_ERROR_INVALID_VALUE;  // another thread freed it meanwhile
+            return CUDA_ERROR_INVALID_VALUE; // another thread freed it meanwhile
         }
     }
     check_release(*a, "cuMemFree");
@@ -106,9 +108,11 @@ CUresult free_host(void* p, Memory kind, CUresult unknown) {
 }
 
 // A copy of the old 32-bit interface exists for its address alone: no pointer of this process fits.
-CUresult old_interface() { return CUDA_ERROR_NOT_SUPPORTED; }
+CUresult old_interface() {
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1*, unsigned int) {
     SIM_ENTER(cuMemAlloc);

@@ -32,7 +32,7 @@ CUresult plane_async(bool pt, CUdeviceptr p, std::size_t pitch, std::uint32_t va
     return rows<kElement>(pt, s, "cuMemset2DAsync", p, pitch, value, w, h);
 }
 
-}  // namespace
+} // namespace
 
 SIM_TWINS(cuMemsetD8_v2, cuMemsetD8_v2_ptds, line_sync<1>,
           (CUdeviceptr p, unsigned char v, size_t n), p, v, n)

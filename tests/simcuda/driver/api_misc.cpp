@@ -11,7 +11,7 @@ bool device_exists(CUdevice dev) {
     return dev >= 0 && static_cast<std::size_t>(dev) < World::get().devices.size();
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice a,
                                             CUdevice b) {

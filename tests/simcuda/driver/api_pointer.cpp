@@ -5,7 +5,9 @@ using namespace simcuda;
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 template <class T>
 void put(void* data, T value) {
@@ -16,7 +18,7 @@ CUresult attribute(void* data, CUpointer_attribute what, const Allocation& a, CU
     switch (what) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         put<CUcontext>(data, a.kind == Memory::pool || a.kind == Memory::mapped ? nullptr
-                                                                               : a.ctx->handle);
+                                                                                : a.ctx->handle);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         put<CUmemorytype>(data, a.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
@@ -62,8 +64,7 @@ CUresult attribute(void* data, CUpointer_attribute what, const Allocation& a, CU
         put<int>(data, a.kind == Memory::device ? 1 : 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        put<CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS>(data,
-                                                 CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+        put<CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         put<CUmemoryPool>(data, a.pool == nullptr ? nullptr : a.pool->handle);
@@ -95,7 +96,7 @@ void unknown(void* data, CUpointer_attribute what) {
         put<int>(data, 0);
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        put<int>(data, -2);  // CU_DEVICE_INVALID
+        put<int>(data, -2); // CU_DEVICE_INVALID
         break;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         break;
@@ -120,7 +121,7 @@ CUresult prefetch(bool pt, CUdeviceptr p, std::size_t bytes, CUstream stream) {
     return submit(s, std::move(work));
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute what, CUdeviceptr p) {
     SIM_ENTER_STATE(cuPointerGetAttribute);

@@ -7,7 +7,9 @@ using namespace simcuda;
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 CUresult create_stream(CUstream* out, unsigned flags, int priority) {
     ContextPtr ctx;
@@ -98,7 +100,7 @@ CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsigned fl
     if (e->capture != nullptr) {
         const CapturePtr capture = e->capture;
         if (std::find(w.captures.begin(), w.captures.end(), capture) == w.captures.end()) {
-            return CUDA_ERROR_INVALID_VALUE;  // that capture is over
+            return CUDA_ERROR_INVALID_VALUE; // that capture is over
         }
         if (capture->invalidated) {
             return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -230,7 +232,7 @@ CUresult not_captured(const EventPtr& e) {
     }
     const auto& open = world().captures;
     if (std::find(open.begin(), open.end(), e->capture) == open.end()) {
-        return CUDA_ERROR_INVALID_VALUE;  // that capture is over
+        return CUDA_ERROR_INVALID_VALUE; // that capture is over
     }
     invalidate(e->capture);
     return CUDA_ERROR_CAPTURED_EVENT;
@@ -262,7 +264,7 @@ CUresult elapsed(float* ms, CUevent from, CUevent to) {
     return CUDA_SUCCESS;
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuStreamCreate(CUstream* s, unsigned int flags) {
     SIM_ENTER(cuStreamCreate);
@@ -288,13 +290,11 @@ SIM_TWINS(cuStreamGetFlags, cuStreamGetFlags_ptsz, stream_flags, (CUstream s, un
           f)
 SIM_TWINS(cuStreamGetPriority, cuStreamGetPriority_ptsz, stream_priority, (CUstream s, int* p), s,
           p)
-SIM_TWINS(cuStreamGetId, cuStreamGetId_ptsz, stream_id, (CUstream s, unsigned long long* id), s,
-          id)
+SIM_TWINS(cuStreamGetId, cuStreamGetId_ptsz, stream_id, (CUstream s, unsigned long long* id), s, id)
 SIM_TWINS(cuStreamGetCtx, cuStreamGetCtx_ptsz, stream_ctx, (CUstream s, CUcontext* ctx), s, ctx)
 SIM_TWINS(cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz, stream_ctx_green,
           (CUstream s, CUcontext* ctx, CUgreenCtx* green), s, ctx, green)
-SIM_TWINS(cuStreamGetDevice, cuStreamGetDevice_ptsz, stream_device, (CUstream s, CUdevice* d), s,
-          d)
+SIM_TWINS(cuStreamGetDevice, cuStreamGetDevice_ptsz, stream_device, (CUstream s, CUdevice* d), s, d)
 
 SIM_EXPORT CUresult cuEventCreate(CUevent* out, unsigned int flags) {
     SIM_ENTER(cuEventCreate);

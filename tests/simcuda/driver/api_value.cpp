@@ -103,7 +103,7 @@ CUresult batch(bool pt, CUstream stream, unsigned count, CUstreamBatchMemOpParam
     return CUDA_SUCCESS;
 }
 
-}  // namespace
+} // namespace
 
 #define SIM_VALUES(bits)                                                                           \
     SIM_TWINS(cuStreamWriteValue##bits, cuStreamWriteValue##bits##_ptsz,                           \

@@ -19,12 +19,14 @@ struct Physical {
 };
 
 struct Reservation {
-    void* pages = nullptr;  // as the system gave them, with room for alignment
+    void* pages = nullptr; // as the system gave them, with room for alignment
     std::size_t bytes = 0;
     std::size_t size = 0;
 };
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 std::map<std::uint64_t, Physical>& physicals() {
     static auto* const table = new std::map<std::uint64_t, Physical>;
@@ -44,7 +46,9 @@ void collect(std::uint64_t serial) {
     }
 }
 
-bool whole(std::uint64_t n) { return n % kGranule == 0; }
+bool whole(std::uint64_t n) {
+    return n % kGranule == 0;
+}
 
 bool reserved(std::uintptr_t p, std::size_t size) {
     auto it = reservations().upper_bound(p);
@@ -70,7 +74,7 @@ std::vector<std::shared_ptr<Allocation>> mappings(std::uintptr_t p, std::size_t 
     return all;
 }
 
-}  // namespace
+} // namespace
 
 SIM_EXPORT CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp*,
                                                   CUmemAllocationGranularity_flags) {
@@ -108,7 +112,7 @@ SIM_EXPORT CUresult cuMemAddressFree(CUdeviceptr p, size_t size) {
     const auto& all = world().map.all();
     const auto inside = all.lower_bound(p);
     if (inside != all.end() && inside->first < p + size) {
-        return CUDA_ERROR_INVALID_VALUE;  // something is still mapped there
+        return CUDA_ERROR_INVALID_VALUE; // something is still mapped there
     }
     unmap_pages(it->second.pages, it->second.bytes);
     reservations().erase(it);

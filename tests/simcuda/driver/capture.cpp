@@ -5,7 +5,9 @@
 
 namespace simcuda {
 
-void invalidate(const CapturePtr& capture) { capture->invalidated = true; }
+void invalidate(const CapturePtr& capture) {
+    capture->invalidated = true;
+}
 
 CUresult forbid_while_capturing(bool others) {
     const ThreadState& me = self();
@@ -15,10 +17,9 @@ CUresult forbid_while_capturing(bool others) {
     bool forbidden = false;
     for (const auto& capture : World::get().captures) {
         const bool mine = capture->thread == me.serial;
-        const bool in_the_way =
-            mine ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                 : others && me.mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                       capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+        const bool in_the_way = mine ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                                     : others && me.mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                           capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
         if (in_the_way) {
             invalidate(capture);
             forbidden = true;
@@ -85,7 +86,9 @@ CUresult add_node(const StreamPtr& s, Work work, CUgraphNodeType type, NodePtr* 
 
 namespace {
 
-World& world() { return World::get(); }
+World& world() {
+    return World::get();
+}
 
 void leave_capture(const CapturePtr& capture) {
     World& w = world();
@@ -189,7 +192,7 @@ CUresult end_capture(bool per_thread, CUstream stream, CUgraph* out) {
         return CUDA_ERROR_ILLEGAL_STATE;
     }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != self().serial) {
-        leave_capture(capture);  // the attempt ends it, as measured
+        leave_capture(capture); // the attempt ends it, as measured
         world().graphs.remove(capture->graph->handle);
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     }
@@ -225,9 +228,9 @@ CUresult is_capturing(bool per_thread, CUstream stream, CUstreamCaptureStatus* s
             }
         }
     }
-    *status = s->capture == nullptr         ? CU_STREAM_CAPTURE_STATUS_NONE
-              : s->capture->invalidated     ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                            : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *status = s->capture == nullptr     ? CU_STREAM_CAPTURE_STATUS_NONE
+              : s->capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                        : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return CUDA_SUCCESS;
 }
 
@@ -237,7 +240,7 @@ CUresult capture_info(bool per_thread, CUstream stream, CUstreamCaptureStatus* s
     SIM_TRY(is_capturing(per_thread, stream, status));
     StreamPtr s;
     SIM_TRY(stream_of(stream, per_thread, &s));
-    static thread_local std::vector<CUgraphNode> nodes;  // the caller reads it before the next call
+    static thread_local std::vector<CUgraphNode> nodes; // the caller reads it before the next call
     nodes.clear();
     for (const auto& node : s->tail) {
         nodes.push_back(node->handle);
@@ -280,8 +283,8 @@ CUresult update_dependencies(bool per_thread, CUstream stream, CUgraphNode* depe
     return CUDA_SUCCESS;
 }
 
-}  // namespace
-}  // namespace simcuda
+} // namespace
+} // namespace simcuda
 
 using namespace simcuda;
 

@@ -58,8 +58,8 @@ __attribute__((destructor)) void verdict() {
     }
 }
 
-}  // namespace
-}  // namespace simcuda
+} // namespace
+} // namespace simcuda
 
 using namespace simcuda;
 

@@ -7,14 +7,16 @@ namespace simcuda {
 
 namespace {
 
-void* at(std::uintptr_t p) { return reinterpret_cast<void*>(p); }
+void* at(std::uintptr_t p) {
+    return reinterpret_cast<void*>(p);
+}
 
 Ns copy_time(std::size_t bytes) {
     const Ns per_ms = std::max<Ns>(1, World::get().setting("copy_mb_per_ms")) << 20;
     return 1000 + bytes * 1'000'000 / per_ms;
 }
 
-}  // namespace
+} // namespace
 
 CUresult check_side(std::uintptr_t p, std::size_t bytes, Side side, bool* pageable) {
     World& w = World::get();
@@ -122,4 +124,4 @@ CUresult fill(const StreamPtr& s, const char* label, std::uintptr_t p, std::size
     return submit(s, std::move(work));
 }
 
-}  // namespace simcuda
+} // namespace simcuda

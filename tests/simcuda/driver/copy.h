@@ -30,4 +30,4 @@ CUresult fill(const StreamPtr& s, const char* label, std::uintptr_t p, std::size
 // Submits a copy of rows and slices.
 CUresult copy_volume(const StreamPtr& s, const CUDA_MEMCPY3D& c, const char* label, bool wait);
 
-}  // namespace simcuda
+} // namespace simcuda

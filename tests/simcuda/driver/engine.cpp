@@ -45,10 +45,11 @@ OpPtr World::submit_after(const ContextPtr& ctx, const StreamPtr& s, Work work,
     auto op = std::make_shared<Op>();
     op->id = ++next_op_;
     op->label = std::make_shared<const std::string>(
-        work.label + (s == nullptr                       ? ""
-                      : s->kind == StreamKind::legacy     ? " on the legacy stream"
-                      : s->kind == StreamKind::per_thread ? " on a per-thread stream"
-                                                          : " on stream ") +
+        work.label +
+        (s == nullptr                        ? ""
+         : s->kind == StreamKind::legacy     ? " on the legacy stream"
+         : s->kind == StreamKind::per_thread ? " on a per-thread stream"
+                                             : " on stream ") +
         (s != nullptr && s->kind == StreamKind::created ? std::to_string(s->serial) : ""));
     op->work = std::move(work);
     op->ctx = ctx;
@@ -167,9 +168,9 @@ void World::check_accesses(const OpPtr& op) {
         }
         const auto allocation = map.find(a.begin);
         const bool covered = map.covers(a.begin, a.bytes);
-        const bool device_address =
-            std::any_of(devices.begin(), devices.end(),
-                        [&](const auto& d) { return d->memory.contains(a.begin); });
+        const bool device_address = std::any_of(devices.begin(), devices.end(), [&](const auto& d) {
+            return d->memory.contains(a.begin);
+        });
         if (!covered && (op->work.kernel || device_address || allocation != nullptr)) {
             error(*op->label + " (#" + std::to_string(op->id) + ") touches " +
                   std::to_string(a.bytes) + " bytes at " + std::to_string(a.begin) +
@@ -196,24 +197,21 @@ void World::check_accesses(const OpPtr& op) {
             continue;
         }
         const Stamp stamp{op->slot, op->epoch, op->id, op->label};
-        for (const Race& r :
-             oracle.access(a.begin, a.begin + a.bytes, a.write, stamp, op->clock)) {
+        for (const Race& r : oracle.access(a.begin, a.begin + a.bytes, a.write, stamp, op->clock)) {
             race(r);
         }
     }
 }
 
 void World::host_access(std::uintptr_t p, std::size_t bytes, bool write, const char* label) {
-    const Stamp stamp{0, ++epochs_[0], ++next_op_,
-                      std::make_shared<const std::string>(label)};
+    const Stamp stamp{0, ++epochs_[0], ++next_op_, std::make_shared<const std::string>(label)};
     host_[0] = stamp.epoch;
     for (const Race& r : oracle.access(p, p + bytes, write, stamp, host_)) {
         race(r);
     }
 }
 
-StreamPtr World::make_stream(const ContextPtr& ctx, StreamKind kind, unsigned flags,
-                             int priority) {
+StreamPtr World::make_stream(const ContextPtr& ctx, StreamKind kind, unsigned flags, int priority) {
     collect_slots();
     auto s = std::make_shared<Stream>();
     s->serial = ++next_stream;
@@ -242,9 +240,8 @@ void World::retire_stream(const StreamPtr& s) {
 void World::collect_slots() {
     for (const auto& [handle, ctx] : contexts.all()) {
         auto& list = ctx->streams;
-        const auto gone = std::stable_partition(list.begin(), list.end(), [](const StreamPtr& s) {
-            return !s->destroyed || !idle(s);
-        });
+        const auto gone = std::stable_partition(
+            list.begin(), list.end(), [](const StreamPtr& s) { return !s->destroyed || !idle(s); });
         for (auto it = gone; it != list.end(); ++it) {
             if ((*it)->last != nullptr) {
                 join(ctx->retired, (*it)->last->clock);
@@ -253,8 +250,8 @@ void World::collect_slots() {
         }
         list.erase(gone, list.end());
     }
-    const auto known = std::stable_partition(
-        retiring_.begin(), retiring_.end(), [&](std::uint32_t slot) {
+    const auto known =
+        std::stable_partition(retiring_.begin(), retiring_.end(), [&](std::uint32_t slot) {
             return epochs_[slot] > (slot < host_.size() ? host_[slot] : 0);
         });
     free_slots_.insert(free_slots_.end(), known, retiring_.end());
@@ -269,4 +266,4 @@ StreamPtr World::per_thread_stream(const ContextPtr& ctx) {
     return s;
 }
 
-}  // namespace simcuda
+} // namespace simcuda

@@ -169,7 +169,7 @@ void drop_allocation(const std::shared_ptr<Allocation>& a) {
     case Memory::registered:
     case Memory::mapped:
     case Memory::imported:
-        break;  // the pages belong to somebody else
+        break; // the pages belong to somebody else
     }
     if (a->pool != nullptr) {
         a->pool->used -= a->size;
@@ -177,4 +177,4 @@ void drop_allocation(const std::shared_ptr<Allocation>& a) {
     }
 }
 
-}  // namespace simcuda
+} // namespace simcuda

@@ -2,7 +2,8 @@
 // pass, and answers injected failures and sticky errors.
 //
 // Invariant: an entry point that is exported is a row of entries.def and its first statement is
-// SIM_ENTER, SIM_ENTER_STATE or SIM_ENTER_QUIET; nothing touches the world without the guard's lock.
+// SIM_ENTER, SIM_ENTER_STATE or SIM_ENTER_QUIET; nothing touches the world without the guard's
+// lock.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +21,23 @@ enum class Entry : unsigned {
 };
 
 struct EntryRow {
-    const char* symbol;  // as exported
-    const char* base;    // as asked for through cuGetProcAddress
-    int since;           // the CUDA version that brought this shape of it
-    bool per_thread;     // a _ptsz or _ptds twin
+    const char* symbol; // as exported
+    const char* base;   // as asked for through cuGetProcAddress
+    int since;          // the CUDA version that brought this shape of it
+    bool per_thread;    // a _ptsz or _ptds twin
     void (*address)();
     std::uint64_t calls = 0;
-    std::uint64_t fail_in = 0;  // the n-th call from now fails; 0: none
+    std::uint64_t fail_in = 0; // the n-th call from now fails; 0: none
     std::uint64_t fail_count = 0;
     CUresult fail_with = CUDA_SUCCESS;
 };
 EntryRow& row(Entry e);
-EntryRow* row(const char* symbol);  // null if unknown
+EntryRow* row(const char* symbol); // null if unknown
 
 enum class Door {
-    open,   // works before cuInit, in callbacks and in forked children
-    state,  // needs cuInit; works after a fault
-    work,   // also answers the current context's sticky error
+    open,  // works before cuInit, in callbacks and in forked children
+    state, // needs cuInit; works after a fault
+    work,  // also answers the current context's sticky error
 };
 
 class Guard {
@@ -115,4 +116,4 @@ void check_release(const Allocation& a, const char* by);
 // Waits as cuMemFree does: for all work of the context, other threads' submissions held up.
 void wait_as_free(const ContextPtr& ctx);
 
-}  // namespace simcuda
+} // namespace simcuda

@@ -14,4 +14,4 @@ struct Shape {
 CUresult launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args);
 CUresult call_host(const StreamPtr& s, CUhostFn fn, void* data);
 
-}  // namespace simcuda
+} // namespace simcuda

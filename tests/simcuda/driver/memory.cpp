@@ -12,9 +12,11 @@ namespace {
 
 constexpr std::size_t kAddresses = std::size_t{256} << 30;
 
-void* at_address(std::uintptr_t p) { return reinterpret_cast<void*>(p); }
+void* at_address(std::uintptr_t p) {
+    return reinterpret_cast<void*>(p);
+}
 
-}  // namespace
+} // namespace
 
 void* map_pages(std::size_t bytes, bool accessible) {
     void* p = mmap(nullptr, bytes, accessible ? PROT_READ | PROT_WRITE : PROT_NONE,
@@ -22,7 +24,9 @@ void* map_pages(std::size_t bytes, bool accessible) {
     return p == MAP_FAILED ? nullptr : p;
 }
 
-void unmap_pages(void* p, std::size_t bytes) { munmap(p, bytes); }
+void unmap_pages(void* p, std::size_t bytes) {
+    munmap(p, bytes);
+}
 
 int memory_file(std::size_t bytes) {
     const int file = memfd_create("simcuda", MFD_CLOEXEC);
@@ -152,7 +156,7 @@ std::uintptr_t DeviceMemory::allocate_granules(std::size_t bytes) {
 }
 
 void DeviceMemory::release_granules(std::uintptr_t base, std::size_t bytes) {
-    madvise(at_address(base), bytes, MADV_REMOVE);  // while still writable: it punches a hole
+    madvise(at_address(base), bytes, MADV_REMOVE); // while still writable: it punches a hole
     mprotect(at_address(base), bytes, PROT_NONE);
     fill_hole(free_, base, bytes);
     auto& last = last_[bytes];
@@ -251,4 +255,4 @@ bool AddressMap::covers(std::uintptr_t p, std::size_t bytes) const {
     return true;
 }
 
-}  // namespace simcuda
+} // namespace simcuda

@@ -23,7 +23,9 @@ struct Pool;
 constexpr std::size_t kGranule = std::size_t{2} << 20;
 constexpr std::size_t kAlignment = 512;
 
-constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+constexpr std::size_t round_up(std::size_t n, std::size_t to) {
+    return (n + to - 1) / to * to;
+}
 
 // The memory of one device: a range of addresses and a budget of physical bytes.
 class DeviceMemory {
@@ -52,7 +54,7 @@ class DeviceMemory {
 
   private:
     struct Chunk {
-        std::map<std::uintptr_t, std::size_t> free;  // holes by address
+        std::map<std::uintptr_t, std::size_t> free; // holes by address
         std::size_t live = 0;
     };
 
@@ -66,9 +68,9 @@ class DeviceMemory {
     int file_ = -1;
     std::uintptr_t begin_ = 0;
     std::uintptr_t end_ = 0;
-    std::map<std::uintptr_t, std::size_t> free_;                       // unused addresses
-    std::map<std::size_t, std::vector<std::uintptr_t>> last_;          // freed addresses by size
-    std::map<std::uintptr_t, Chunk> chunks_;                           // shared granules
+    std::map<std::uintptr_t, std::size_t> free_;              // unused addresses
+    std::map<std::size_t, std::vector<std::uintptr_t>> last_; // freed addresses by size
+    std::map<std::uintptr_t, Chunk> chunks_;                  // shared granules
 };
 
 // Takes [base, base + bytes) out of a map of holes; false if it is not wholly inside one.
@@ -88,9 +90,9 @@ struct Allocation {
     std::uint64_t buffer_id = 0;
     unsigned flags = 0;
     std::shared_ptr<Pool> pool;
-    bool freeing = false;     // given to a stream-ordered free that has not run yet
-    bool accessible = true;   // mapped memory is not before cuMemSetAccess
-    std::uint64_t physical = 0;  // for mapped memory: serial of the physical memory
+    bool freeing = false;       // given to a stream-ordered free that has not run yet
+    bool accessible = true;     // mapped memory is not before cuMemSetAccess
+    std::uint64_t physical = 0; // for mapped memory: serial of the physical memory
 
     bool on_host() const { return kind == Memory::pinned || kind == Memory::registered; }
     std::uintptr_t end() const { return base + size; }
@@ -124,4 +126,4 @@ void reserve_again(void* p, std::size_t bytes);
 void set_accessible(void* p, std::size_t bytes, bool accessible);
 void unmap_pages(void* p, std::size_t bytes);
 
-}  // namespace simcuda
+} // namespace simcuda

@@ -32,14 +32,14 @@ struct Work {
     std::string label;
     Ns duration = 1000;
     std::vector<Access> accesses;
-    std::function<void()> effect;        // happens at the end of the duration
-    std::function<bool()> gate;          // may start only when this holds (wait values)
-    std::uintptr_t publishes = 0;        // address of a value that it writes for a gate
-    std::uintptr_t awaits = 0;           // address of the value that its gate reads
-    bool host_code = false;              // `effect` is the program's: runs without the lock
-    bool passes_free = false;            // may be submitted while a free of the context waits
+    std::function<void()> effect; // happens at the end of the duration
+    std::function<bool()> gate;   // may start only when this holds (wait values)
+    std::uintptr_t publishes = 0; // address of a value that it writes for a gate
+    std::uintptr_t awaits = 0;    // address of the value that its gate reads
+    bool host_code = false;       // `effect` is the program's: runs without the lock
+    bool passes_free = false;     // may be submitted while a free of the context waits
     bool kernel = false;
-    bool to_host = false;                // writes pageable host memory: the call waits for it
+    bool to_host = false; // writes pageable host memory: the call waits for it
 };
 
 // Work that was submitted. Invariant: `pending` counts the operations that must end before it.
@@ -56,7 +56,7 @@ struct Op {
     bool done = false;
     std::uint32_t slot = kNoSlot;
     std::uint32_t epoch = 0;
-    Clock clock;  // complete once it has started
+    Clock clock; // complete once it has started
 };
 using OpPtr = std::shared_ptr<Op>;
 
@@ -69,7 +69,7 @@ struct Node {
 using NodePtr = std::shared_ptr<Node>;
 
 struct Graph {
-    std::vector<NodePtr> nodes;  // each behind the nodes that it depends on
+    std::vector<NodePtr> nodes; // each behind the nodes that it depends on
     CUgraph handle = nullptr;
     std::uint64_t id = 0;
 };
@@ -77,7 +77,7 @@ using GraphPtr = std::shared_ptr<Graph>;
 
 struct GraphExec {
     std::vector<NodePtr> nodes;
-    OpPtr last;  // the previous launch: one executable graph never overlaps itself
+    OpPtr last; // the previous launch: one executable graph never overlaps itself
 };
 
 struct Stream;
@@ -106,7 +106,7 @@ struct Stream {
     OpPtr last;
     bool destroyed = false;
     CapturePtr capture;
-    std::vector<NodePtr> tail;  // what the next captured node depends on
+    std::vector<NodePtr> tail; // what the next captured node depends on
 
     bool blocking() const {
         return kind == StreamKind::per_thread ||
@@ -119,9 +119,9 @@ struct Event {
     CUevent handle = nullptr;
     std::shared_ptr<Context> ctx;
     unsigned flags = 0;
-    OpPtr op;  // the latest record
+    OpPtr op; // the latest record
     CapturePtr capture;
-    std::vector<NodePtr> nodes;  // recorded inside a capture
+    std::vector<NodePtr> nodes; // recorded inside a capture
 };
 using EventPtr = std::shared_ptr<Event>;
 
@@ -132,15 +132,15 @@ struct Context {
     bool primary = false;
     unsigned flags = 0;
     bool alive = true;
-    CUresult fault = CUDA_SUCCESS;  // sticky
-    unsigned freeing = 0;           // threads that wait inside a free of this context
+    CUresult fault = CUDA_SUCCESS; // sticky
+    unsigned freeing = 0;          // threads that wait inside a free of this context
     StreamPtr legacy;
     std::map<std::uint64_t, StreamPtr> per_thread;
-    std::vector<StreamPtr> streams;  // all kinds; destroyed ones while they have work
-    OpPtr barrier;                   // the latest cuCtxWaitEvent
-    Clock retired;                   // what destroyed streams did
+    std::vector<StreamPtr> streams; // all kinds; destroyed ones while they have work
+    OpPtr barrier;                  // the latest cuCtxWaitEvent
+    Clock retired;                  // what destroyed streams did
     std::set<CapturePtr> captures;
-    std::set<std::uint64_t> peers;  // ids of contexts whose memory this one may use
+    std::set<std::uint64_t> peers; // ids of contexts whose memory this one may use
 };
 using ContextPtr = std::shared_ptr<Context>;
 
@@ -163,7 +163,7 @@ struct Device {
     DeviceMemory memory;
     ContextPtr primary;
     unsigned primary_flags = 0;
-    unsigned retained = 0;  // outlives a reset
+    unsigned retained = 0; // outlives a reset
     PoolPtr default_pool;
     PoolPtr current_pool;
 };
@@ -207,4 +207,4 @@ class Handles {
     std::unordered_map<Handle, std::shared_ptr<T>> live_;
 };
 
-}  // namespace simcuda
+} // namespace simcuda

@@ -19,7 +19,7 @@ bool known(const Stamp& stamp, const Clock& clock) {
     return stamp.slot < clock.size() && stamp.epoch <= clock[stamp.slot];
 }
 
-}  // namespace
+} // namespace
 
 // Makes `at` a boundary between cells and returns the first cell at or behind it.
 Oracle::Cells::iterator Oracle::split(std::uintptr_t at) {
@@ -101,4 +101,4 @@ void Oracle::forget(std::uintptr_t begin, std::uintptr_t end) {
     cells_.erase(first, cells_.lower_bound(end));
 }
 
-}  // namespace simcuda
+} // namespace simcuda

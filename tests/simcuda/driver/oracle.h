@@ -66,8 +66,8 @@ class Oracle {
 
     Cells::iterator split(std::uintptr_t at);
 
-    Cells cells_;  // disjoint ranges by their begin
+    Cells cells_; // disjoint ranges by their begin
     std::set<std::pair<std::uint64_t, std::uint64_t>> reported_;
 };
 
-}  // namespace simcuda
+} // namespace simcuda

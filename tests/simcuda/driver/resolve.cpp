@@ -7,8 +7,7 @@
 
 namespace simcuda {
 
-#define SIM_ROW(symbol, base, since, per_thread)                                                   \
-    extern void address_of_##symbol() __asm__(#symbol);
+#define SIM_ROW(symbol, base, since, per_thread) extern void address_of_##symbol() __asm__(#symbol);
 #include "entries.def"
 #undef SIM_ROW
 
@@ -42,8 +41,8 @@ CUresult find(const char* name, void** pfn, int version, cuuint64_t flags,
         // One name came back under another: cuGraphInstantiateWithFlags is found by both.
         const bool alias = std::strcmp(r.symbol, "cuGraphInstantiateWithFlags") == 0 &&
                            std::strcmp(name, r.symbol) == 0 && driver >= 11040;
-        if (!alias && (std::strcmp(r.base, name) != 0 || r.since > driver ||
-                       (r.per_thread && !per_thread))) {
+        if (!alias &&
+            (std::strcmp(r.base, name) != 0 || r.since > driver || (r.per_thread && !per_thread))) {
             continue;
         }
         known = true;
@@ -51,8 +50,8 @@ CUresult find(const char* name, void** pfn, int version, cuuint64_t flags,
             continue;
         }
         // The newest shape; of its two twins the one that was asked for.
-        if (best == nullptr || (r.per_thread == best->per_thread ? r.since > best->since
-                                                                 : r.per_thread)) {
+        if (best == nullptr ||
+            (r.per_thread == best->per_thread ? r.since > best->since : r.per_thread)) {
             best = &r;
         }
     }
@@ -67,9 +66,11 @@ CUresult find(const char* name, void** pfn, int version, cuuint64_t flags,
     return CUDA_SUCCESS;
 }
 
-}  // namespace
+} // namespace
 
-EntryRow& row(Entry e) { return table()[static_cast<unsigned>(e)]; }
+EntryRow& row(Entry e) {
+    return table()[static_cast<unsigned>(e)];
+}
 
 EntryRow* row(const char* symbol) {
     for (unsigned i = 0; i < static_cast<unsigned>(Entry::count); ++i) {
@@ -80,7 +81,7 @@ EntryRow* row(const char* symbol) {
     return nullptr;
 }
 
-}  // namespace simcuda
+} // namespace simcuda
 
 using namespace simcuda;
 

@@ -16,25 +16,25 @@ namespace {
 
 const std::map<std::string, std::uint64_t>& defaults() {
     static const std::map<std::string, std::uint64_t> table{
-        {"seed", 1},           // of every choice
-        {"devices", 1},        // how many
-        {"memory_mb", 4096},   // physical memory of each device
-        {"progress", 0},       // lazy 0, eager 1, random 2
-        {"driver", 13000},     // what cuDriverGetVersion says
-        {"call_ns", 500},      // virtual host time of one call
-        {"kernel_ns", 2000},   // of a kernel whose twin does not say
+        {"seed", 1},         // of every choice
+        {"devices", 1},      // how many
+        {"memory_mb", 4096}, // physical memory of each device
+        {"progress", 0},     // lazy 0, eager 1, random 2
+        {"driver", 13000},   // what cuDriverGetVersion says
+        {"call_ns", 500},    // virtual host time of one call
+        {"kernel_ns", 2000}, // of a kernel whose twin does not say
         {"copy_mb_per_ms", 50},
-        {"expect_races", 0},   // findings do not change the exit status
-        {"deadlock_s", 20},    // real time without any progress
-        {"fault", 0},          // the n-th kernel from now faults
+        {"expect_races", 0}, // findings do not change the exit status
+        {"deadlock_s", 20},  // real time without any progress
+        {"fault", 0},        // the n-th kernel from now faults
     };
     return table;
 }
 
-}  // namespace
+} // namespace
 
 World& World::get() {
-    static World* const world = new World;  // never destroyed: threads may outlive main
+    static World* const world = new World; // never destroyed: threads may outlive main
     return *world;
 }
 
@@ -285,7 +285,7 @@ struct ThreadEnd {
     }
 };
 
-}  // namespace
+} // namespace
 
 ThreadState& self() {
     thread_local ThreadState* state = nullptr;
@@ -301,4 +301,4 @@ ThreadState& self() {
     return *state;
 }
 
-}  // namespace simcuda
+} // namespace simcuda

@@ -28,11 +28,11 @@ enum class Progress : std::uint64_t { lazy = 0, eager = 1, random = 2 };
 
 // What belongs to one host thread. It outlives the thread: exit handlers may still call.
 struct ThreadState {
-    std::uint64_t serial;              // unique in the process, never reused
-    std::vector<ContextPtr> contexts;  // the stack; the last is current
+    std::uint64_t serial;             // unique in the process, never reused
+    std::vector<ContextPtr> contexts; // the stack; the last is current
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     bool in_callback = false;
-    Lock* lock = nullptr;  // the call's lock while one is under way
+    Lock* lock = nullptr; // the call's lock while one is under way
 
     explicit ThreadState(std::uint64_t n) : serial(n) {}
     ContextPtr current() const { return contexts.empty() ? nullptr : contexts.back(); }
@@ -53,19 +53,19 @@ class World {
     AddressMap map;
     Oracle oracle;
     Handles<CUcontext, Context> contexts;
-    std::map<CUcontext, ContextPtr> dead_contexts;  // until their handle is given out again
+    std::map<CUcontext, ContextPtr> dead_contexts; // until their handle is given out again
     Handles<CUstream, Stream> streams;
     Handles<CUevent, Event> events;
     Handles<CUgraph, Graph> graphs;
     Handles<CUmemoryPool, Pool> pools;
-    std::vector<CapturePtr> captures;  // open ones, invalidated ones included
+    std::vector<CapturePtr> captures; // open ones, invalidated ones included
     std::uint64_t next_context = 0;
     std::uint64_t next_stream = 0;
     std::uint64_t next_capture = 0;
     std::vector<std::unique_ptr<ThreadState>> threads;
     std::uint64_t races = 0;
     std::uint64_t errors = 0;
-    std::map<std::uintptr_t, std::size_t> live;  // marked by the test
+    std::map<std::uintptr_t, std::size_t> live; // marked by the test
 
     void init();
     std::uint64_t setting(const char* key) const;
@@ -127,7 +127,7 @@ class World {
 
     Ns now_ = 0;
     std::uint64_t next_op_ = 0;
-    std::map<std::pair<Ns, std::uint64_t>, OpPtr> running_;  // by end, ties by the seed
+    std::map<std::pair<Ns, std::uint64_t>, OpPtr> running_; // by end, ties by the seed
     std::map<std::uint64_t, OpPtr> unfinished_;
     std::vector<OpPtr> gated_;
     std::map<std::uintptr_t, Clock> published_;
@@ -135,14 +135,14 @@ class World {
     std::condition_variable changed_;
     std::uint64_t activity_ = 0;
     std::uint64_t blocked_ = 0;
-    Clock host_;                                     // slot 0 is the host's own
-    std::vector<std::uint32_t> epochs_{0};           // by slot
+    Clock host_;                           // slot 0 is the host's own
+    std::vector<std::uint32_t> epochs_{0}; // by slot
     std::vector<std::uint32_t> free_slots_;
-    std::vector<std::uint32_t> retiring_;            // slots whose stream is gone
+    std::vector<std::uint32_t> retiring_; // slots whose stream is gone
     std::deque<OpPtr> callbacks_;
     std::condition_variable callback_ready_;
     std::uint64_t callbacks_running_ = 0;
     bool callback_thread_started_ = false;
 };
 
-}  // namespace simcuda
+} // namespace simcuda

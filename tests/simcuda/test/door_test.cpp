@@ -26,14 +26,13 @@ void* exported(const char* name) {
 
 // Runs this program again with one hidden test; its exit status.
 int run_self(const char* test, const char* settings) {
-    const std::string command =
-        std::string("SIMCUDA=") + settings + " /proc/" + std::to_string(getpid()) + "/exe '" +
-        test + "' > /dev/null 2>&1";
+    const std::string command = std::string("SIMCUDA=") + settings + " /proc/" +
+                                std::to_string(getpid()) + "/exe '" + test + "' > /dev/null 2>&1";
     const int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("cuGetProcAddress gives the address of the versioned name") {
     struct Row {
@@ -113,7 +112,9 @@ TEST_CASE("leaves a race behind", "[.][race-at-exit]") {
     REQUIRE(cuMemsetD8Async(p, 1, 64, stream()) == CUDA_SUCCESS);
     REQUIRE(cuMemsetD8Async(p, 2, 64, stream()) == CUDA_SUCCESS);
 }
-TEST_CASE("leaves nothing behind", "[.][clean-exit]") { Device device; }
+TEST_CASE("leaves nothing behind", "[.][clean-exit]") {
+    Device device;
+}
 TEST_CASE("waits for what nobody does", "[.][deadlock]") {
     Device device;
     const CUdeviceptr p = alloc(512);

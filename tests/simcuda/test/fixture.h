@@ -13,7 +13,8 @@ namespace simtest {
 
 namespace control = simcuda::control;
 
-// A primary context made current, the earlier one again at the end; everything that the test leaves behind goes with it.
+// A primary context made current, the earlier one again at the end; everything that the test leaves
+// behind goes with it.
 class Device {
   public:
     explicit Device(int ordinal = 0) : ordinal_(ordinal) {
@@ -64,4 +65,4 @@ CUresult launch_fill(CUstream s, CUdeviceptr to, unsigned bytes, unsigned char v
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-}  // namespace simtest
+} // namespace simtest

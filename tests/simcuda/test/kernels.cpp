@@ -50,4 +50,4 @@ CUresult launch_fill(CUstream s, CUdeviceptr to, unsigned bytes, unsigned char v
     return cuLaunchKernel(kernel("fill"), 1, 1, 1, 1, 1, 1, 0, s, args, nullptr);
 }
 
-}  // namespace simtest
+} // namespace simtest

@@ -21,7 +21,7 @@ std::uint64_t time_of(F&& call) {
     return control::now_ns() - before;
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("cuMemFree waits for all work of its context, cuMemAlloc and cuMemGetInfo do not") {
     Device device;

@@ -35,7 +35,7 @@ struct LateReader {
     }
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("reuse on another stream without an order is a race") {
     LateReader t;
@@ -66,7 +66,9 @@ TEST_CASE("a legacy memset beside a non-blocking stream is a race, and the bytes
 TEST_CASE("every kind of copy into a buffer that is still read is a race") {
     LateReader t;
     std::vector<char> host(kBytes);
-    SECTION("HtoD") { REQUIRE(cuMemcpyHtoD(t.buffer, host.data(), kBytes) == CUDA_SUCCESS); }
+    SECTION("HtoD") {
+        REQUIRE(cuMemcpyHtoD(t.buffer, host.data(), kBytes) == CUDA_SUCCESS);
+    }
     SECTION("HtoD async") {
         REQUIRE(cuMemcpyHtoDAsync(t.buffer, host.data(), kBytes, t.other) == CUDA_SUCCESS);
     }

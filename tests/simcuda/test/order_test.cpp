@@ -26,7 +26,7 @@ struct Flag {
     }
 };
 
-}  // namespace
+} // namespace
 
 TEST_CASE("while one thread waits in cuMemFree, another's submissions block and other calls pass") {
     Device device;
@@ -43,7 +43,7 @@ TEST_CASE("while one thread waits in cuMemFree, another's submissions block and 
     REQUIRE(cuEventRecord(e, writer) == CUDA_SUCCESS);
     REQUIRE(cuStreamSynchronize(writer) == CUDA_SUCCESS);
     REQUIRE(cuStreamWaitValue32(held, flag.at, 1, CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS);
-    std::atomic<bool> released{false};  // the free can end from now on
+    std::atomic<bool> released{false}; // the free can end from now on
     std::atomic<bool> freed{false};
     std::thread a([&] {
         cuCtxSetCurrent(device.ctx());
@@ -88,7 +88,10 @@ TEST_CASE("while one thread waits in cuMemFree, another's submissions block and 
         return cuEventCreate(&created, CU_EVENT_DISABLE_TIMING);
     }));
     threads.push_back(blocks([&] { return cuStreamDestroy(unused); }));
-    threads.push_back(blocks([&] { return cuLaunchHostFunc(s, [](void*) {}, nullptr); }));
+    threads.push_back(blocks([&] {
+        return cuLaunchHostFunc(
+            s, [](void*) {}, nullptr);
+    }));
     threads.push_back(blocks([&] { return cuMemFree(second_victim); }));
     until_blocked(1 + threads.size());
     // All of these return although the free still waits.

@@ -31,11 +31,11 @@ void allow(CUdeviceptr p, std::size_t bytes) {
     REQUIRE(cuMemSetAccess(p, bytes, &access, 1) == CUDA_SUCCESS);
 }
 
-}  // namespace
+} // namespace
 
 TEST_CASE("an IPC handle has the measured layout and does not open at home") {
     Device device;
-    alloc(4096);  // so that the next one does not begin its granule
+    alloc(4096); // so that the next one does not begin its granule
     const CUdeviceptr p = alloc(3000);
     REQUIRE(cuMemsetD8(p, 42, 3000) == CUDA_SUCCESS);
     CUipcMemHandle handle{};
@@ -83,12 +83,12 @@ TEST_CASE("imports memory", "[.][import]") {
 
 TEST_CASE("another process sees and changes exported memory") {
     Device device;
-    alloc(4096);  // so that the next one does not begin its granule
+    alloc(4096); // so that the next one does not begin its granule
     const CUdeviceptr p = alloc(4096);
     REQUIRE(cuMemsetD8(p, 17, 4096) == CUDA_SUCCESS);
     REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
     CUipcMemHandle handle{};
-    REQUIRE(cuIpcGetMemHandle(&handle, p + 100) == CUDA_SUCCESS);  // opens the base all the same
+    REQUIRE(cuIpcGetMemHandle(&handle, p + 100) == CUDA_SUCCESS); // opens the base all the same
     char path[] = "/tmp/simtest-handle-XXXXXX";
     const int file = mkstemp(path);
     REQUIRE(file >= 0);
