@@ -253,6 +253,20 @@ TEST_CASE("order and its absence are the same after the reader has ended unseen"
     }
 }
 
+TEST_CASE("an order travels over a third stream whose part has ended") {
+    LateReader t;
+    const CUstream between = stream();
+    const CUevent first = event();
+    const CUevent second = event();
+    REQUIRE(cuEventRecord(first, t.reader) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(between, first, 0) == CUDA_SUCCESS);
+    control::advance_ns(10'000 * kMs);
+    REQUIRE(cuEventRecord(second, between) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(t.other, second, 0) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(t.other, t.buffer, kBytes, 9, 1000) == CUDA_SUCCESS);
+    CHECK(t.races() == 0);
+}
+
 TEST_CASE("an ordered write of one half leaves the other half's history alone") {
     LateReader t;
     REQUIRE(launch_fill(t.reader, t.buffer, kBytes / 2, 9, 1000) == CUDA_SUCCESS);
