@@ -148,6 +148,7 @@ class DevicePool {
     // device_pool_miss.cpp: what happens when the caches have nothing
     PoolResult allocate_slow(const Request& request);
     PoolResult allocate_special(const Request& request);
+    Block* take(const Request& request, Heap::Reach reach);
     Block* find_settled(const Request& request);
     PoolResult lost_context();
     Block* settle_and_find(const Request& request);

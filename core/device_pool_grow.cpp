@@ -34,11 +34,8 @@ bool DevicePool::within_slack(const Request& request) const {
 DevicePool::Growth DevicePool::grow(const Request& request, Block** block) {
     const std::lock_guard token(growth_token_);
     const bool hold = (special_.load(std::memory_order_acquire) & kHold) != 0;
-    *block = hold ? nullptr : heap_.take(request.rounded);
-    if (*block != nullptr) {
-        count(slow_.tree_hits);
-        return Growth::done;
-    }
+    *block = hold ? nullptr : take(request, Heap::Reach::modest);
+    if (*block != nullptr) return Growth::done;
     std::uint64_t bytes = segment_bytes(request);
     SourceResult result = source_.allocate(bytes);
     const std::uint64_t least = round_up(request.rounded, kGranule);
@@ -94,6 +91,8 @@ Block* DevicePool::make_room(const Request& request, bool& impossible) {
         return released != 0;
     };
     flush_to_heap();
+    block = take(request, Heap::Reach::any);
+    if (block != nullptr) return block;
     if (release_enough() && try_again()) return block;
     while (limbo_.head(Limbo::kAny).found) {
         if (!timed_host_wait(limbo_.head(Limbo::kAny).stamp).done()) break;
@@ -101,18 +100,13 @@ Block* DevicePool::make_room(const Request& request, bool& impossible) {
         if (block != nullptr) return block;
     }
     settle_what_is_done();
-    block = heap_.take(request.rounded);
-    if (block != nullptr) {
-        count(slow_.tree_hits);
-        return block;
-    }
+    block = take(request, Heap::Reach::any);
+    if (block != nullptr) return block;
     while (release_segment(0) != 0) {
         if (try_again()) return block;
     }
     if (try_again()) return block;
-    block = heap_.take_from_others(request.rounded);
-    if (block != nullptr) count(slow_.tree_hits);
-    return block;
+    return take(request, Heap::Reach::foreign);
 }
 
 /// Moves everything that is free and settled by now into the heap.

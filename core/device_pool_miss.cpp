@@ -45,6 +45,7 @@ PoolResult DevicePool::allocate_slow(const Request& request) {
     if (fences_.level() != OrderLevel::wait) captures_ended(); // there it would wait for the device
     Block* block = find_settled(request);
     if (block == nullptr) block = settle_and_find(request);
+    if (block == nullptr && !within_slack(request)) block = take(request, Heap::Reach::any);
     if (block != nullptr) return hand_out(block, request);
     if (fences_.lost() != 0) return lost_context();
     const Growth growth = grow(request, &block);
@@ -81,7 +82,11 @@ Block* DevicePool::find_settled(const Request& request) {
             return block;
         }
     }
-    Block* const block = heap_.take(request.rounded);
+    return take(request, Heap::Reach::modest);
+}
+
+Block* DevicePool::take(const Request& request, Heap::Reach reach) {
+    Block* const block = heap_.take(request.rounded, reach);
     if (block != nullptr) count(slow_.tree_hits);
     return block;
 }
@@ -115,9 +120,7 @@ Block* DevicePool::drain_and_find(const Request& request) {
         return found;
     }
     if (others == nullptr) return nullptr;
-    found = heap_.take(request.rounded);
-    if (found != nullptr) count(slow_.tree_hits);
-    return found;
+    return take(request, Heap::Reach::modest);
 }
 
 void DevicePool::flush_to_heap() {
@@ -131,9 +134,7 @@ void DevicePool::flush_to_heap() {
 
 Block* DevicePool::flush_and_find(const Request& request) {
     flush_to_heap();
-    Block* const block = heap_.take(request.rounded);
-    if (block != nullptr) count(slow_.tree_hits);
-    return block;
+    return take(request, Heap::Reach::modest);
 }
 
 /// Orders what waits in limbo, unless growth is the better choice (returns null then).

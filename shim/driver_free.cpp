@@ -19,7 +19,7 @@ CUresult code_of(const PoolResult& result) {
     case PoolStatus::failed:
         return result.native != 0 ? static_cast<CUresult>(result.native) : CUDA_ERROR_UNKNOWN;
     default:
-        return bad_pointer_code();
+        return kBadPointer;
     }
 }
 
@@ -32,11 +32,6 @@ Block* find_block(Process& state, CUdeviceptr pointer, bool& ours) {
         if (ours || state.contexts_ending.load(std::memory_order_seq_cst) == 0) return block;
         sched_yield();
     }
-}
-
-bool has_context() {
-    CUcontext context = nullptr;
-    return real.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr;
 }
 
 CUresult pass_free(Process* state, CUdeviceptr pointer) {
@@ -52,7 +47,7 @@ CUresult pass_free(Process* state, CUdeviceptr pointer) {
 CUresult free_beside_capture(Block* block, CUdeviceptr pointer) {
     const CUresult allowed = real.cuMemFree_v2(0);
     if (allowed != CUDA_SUCCESS) return allowed;
-    if (block == nullptr) return bad_pointer_code();
+    if (block == nullptr) return kBadPointer;
     return code_of(block->segment->pool->set_aside(block, pointer));
 }
 
@@ -83,7 +78,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
     Block* const block = find_block(*state, pointer, ours);
     if (!ours) return pass_free(state, pointer);
     if (state->capturing()) return free_beside_capture(block, pointer);
-    if (block == nullptr || !has_context()) return bad_pointer_code();
+    if (block == nullptr) return kBadPointer;
     return code_of(block->segment->pool->free(block, pointer, FreeKind::waits));
 }
 

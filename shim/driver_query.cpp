@@ -14,18 +14,17 @@ std::uint64_t buffer_id(const Block& block) {
     return std::uint64_t{1} << 62 | std::uint64_t{block.index} << 32 | block.generation;
 }
 
-// What depends on where the allocation begins. False: the attribute is the segment's business.
+// What depends on where the allocation begins. False: the attribute is the driver's business (the
+// mapping's base and size are physical natively too: 2 MiB around a block of 1,000 bytes).
 bool answer(const Block& block, CUpointer_attribute attribute, void* data) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *static_cast<std::uint64_t*>(data) = buffer_id(block);
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *static_cast<CUdeviceptr*>(data) = block.address;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *static_cast<std::size_t*>(data) = block.requested.load(std::memory_order_relaxed);
         return true;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -34,6 +33,12 @@ bool answer(const Block& block, CUpointer_attribute attribute, void* data) {
     default:
         return false;
     }
+}
+
+// Without a current context the driver answers about no pointer at all (measured on an H200).
+bool has_context() {
+    CUcontext context = nullptr;
+    return real.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr;
 }
 
 // A writer outside CUDA is about to learn of this memory: what used it before must be done.
@@ -62,7 +67,9 @@ CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes)
 CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size, CUdeviceptr pointer) {
     Process* const state = process();
     const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
-    if (owned.segment == nullptr) return real.cuMemGetAddressRange_v2(base, size, pointer);
+    if (owned.segment == nullptr || !has_context()) {
+        return real.cuMemGetAddressRange_v2(base, size, pointer);
+    }
     if (owned.live == nullptr) return real.cuMemGetAddressRange_v2(base, size, kNowhere);
     if (base != nullptr) *base = owned.live->address;
     if (size != nullptr) *size = owned.live->requested.load(std::memory_order_relaxed);
@@ -73,7 +80,9 @@ CUresult hook_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                     CUdeviceptr pointer) {
     Process* const state = process();
     const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
-    if (owned.segment == nullptr) return real.cuPointerGetAttribute(data, attribute, pointer);
+    if (owned.segment == nullptr || !has_context()) {
+        return real.cuPointerGetAttribute(data, attribute, pointer);
+    }
     if (owned.live == nullptr) return real.cuPointerGetAttribute(data, attribute, kNowhere);
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
         if (const CUresult waited = await_users(owned)) return waited;

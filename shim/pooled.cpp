@@ -1,7 +1,5 @@
 #include "shim/pooled.h"
 
-#include "shim/driver.h"
-
 namespace cachealloc::shim {
 
 Owned owner_of(const Process& process, CUdeviceptr pointer) {
@@ -14,14 +12,6 @@ Owned owner_of(const Process& process, CUdeviceptr pointer) {
         owned.live = block;
     }
     return owned;
-}
-
-CUresult bad_pointer_code() {
-    CUcontext context = nullptr;
-    if (real.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
 }
 
 } // namespace cachealloc::shim

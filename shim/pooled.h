@@ -15,9 +15,9 @@ struct Owned {
 };
 Owned owner_of(const Process& process, CUdeviceptr pointer);
 
-// The code that a call gets natively for an address that is not (or no longer) an allocation's:
-// with a current context INVALID_VALUE, without one INVALID_CONTEXT (measured on an H200).
-CUresult bad_pointer_code();
+// What a free of an address that is not (or no longer) an allocation's gives natively, with and
+// without a current context (measured on an H200; a live pointer is freed without one).
+inline constexpr CUresult kBadPointer = CUDA_ERROR_INVALID_VALUE;
 
 // An address that no allocation can have, to ask the driver about in place of a freed one.
 inline constexpr CUdeviceptr kNowhere = 0x100;

@@ -51,11 +51,13 @@ bool Fences::take_number(bool may_wait, std::uint64_t& number) {
     return true;
 }
 
-/// A query that fails leaves the former event unknown: then `number` gets no event, and later
-/// fences cover what the former one covered.
+/// Where nobody asks for finished fences (one stream, barriers settle everything) the ring runs
+/// full; poll() then frees half of it at once. A query that fails leaves the former event unknown:
+/// then `number` gets no event, and later fences cover what the former one covered.
 OrderResult Fences::await_slot(std::uint64_t number) {
     while (!slot_is_free(number)) {
         if (const int code = lost()) return {OrderStatus::lost, code};
+        if (poll()) continue;
         const std::uint64_t former = number - kEvents;
         if (recorded(former) && ask(former) == OrderStatus::failed) {
             return {OrderStatus::failed, 0};

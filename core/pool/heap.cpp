@@ -8,23 +8,21 @@
 
 namespace cachealloc {
 
-Block* Heap::take(std::uint64_t size) {
-    const std::lock_guard lock(mutex_);
-    return take_from(is_small(size) ? small_ : large_, size);
-}
-
-Block* Heap::take_from_others(std::uint64_t size) {
-    const std::lock_guard lock(mutex_);
-    return take_from(is_small(size) ? large_ : small_, size);
-}
-
-Block* Heap::take_from(const BestFitTree& tree, std::uint64_t size) {
-    Block* const block = tree.best_fit(size);
-    if (block == nullptr) return nullptr;
+/// Blocks rise in size from the best fit on: where it may not be taken, no larger one is better.
+bool Heap::may_take(const Block* block, std::uint64_t size, Reach reach) const {
     if (block->size >= max_split_ &&
         (size < max_split_ || block->size >= size + kMaxUnsplitWaste)) {
-        return nullptr; // blocks rise in size from here: none fits better
+        return false;
     }
+    return reach != Reach::modest || block->size != block->segment->size ||
+           block->size <= kPinnable || block->size / kMuchLarger <= size;
+}
+
+Block* Heap::take(std::uint64_t size, Reach reach) {
+    const std::lock_guard lock(mutex_);
+    const bool from_small = is_small(size) != (reach == Reach::foreign);
+    Block* const block = (from_small ? small_ : large_).best_fit(size);
+    if (block == nullptr || !may_take(block, size, reach)) return nullptr;
     remove_free(block);
     return cut(block, size);
 }

@@ -26,12 +26,16 @@ class Heap {
     Heap(AddressMap& map, BlockArena& arena, DevicePool& owner, std::uint64_t max_split)
         : map_(map), arena_(arena), owner_(owner), max_split_(max_split) {}
 
+    /// Which free blocks a request may be cut from.
+    enum class Reach {
+        modest, ///< not from a wholly free segment much larger than the request, which it would pin
+        any,    ///< from any segment for requests of this kind
+        foreign, ///< from segments for the other kind of request: better than no memory at all
+    };
+
     /// Cuts a block of `size` bytes out of the smallest free block that fits (lowest address among
     /// equals). Null if none fits. The caller owns the result. O(log n).
-    Block* take(std::uint64_t size);
-
-    /// The same from segments that serve the other kind of request: better than no memory at all.
-    Block* take_from_others(std::uint64_t size);
+    Block* take(std::uint64_t size, Reach reach = Reach::any);
 
     /// Puts a settled block back and merges it with free neighbours. O(log n).
     void put(Block* block);
@@ -84,8 +88,13 @@ class Heap {
     /// max_non_split_rounding_mb).
     static constexpr std::uint64_t kMaxUnsplitWaste = 20 * kMiB;
 
+    /// A wholly free segment above kPinnable is much larger than a request kMuchLarger times
+    /// smaller: 40 MiB of small blocks once kept 2 GiB from cuMemGetInfo and from other programs.
+    static constexpr std::uint64_t kPinnable = 64 * kMiB;
+    static constexpr std::uint64_t kMuchLarger = 8;
+
     BestFitTree& tree(const Segment& segment) { return segment.small ? small_ : large_; }
-    Block* take_from(const BestFitTree& tree, std::uint64_t size);
+    bool may_take(const Block* block, std::uint64_t size, Reach reach) const;
     Block* cut(Block* block, std::uint64_t size);
     void put_locked(Block* block);
     void add_free(Block* block);
