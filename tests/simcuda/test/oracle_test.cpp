@@ -270,6 +270,7 @@ TEST_CASE("an order travels over a third stream whose part has ended") {
 TEST_CASE("an ordered write of one half leaves the other half's history alone") {
     LateReader t;
     REQUIRE(launch_fill(t.reader, t.buffer, kBytes / 2, 9, 1000) == CUDA_SUCCESS);
+    control::advance_ns(10'000 * kMs);
     REQUIRE(launch_fill(t.other, t.buffer + kBytes / 2, 16, 9, 1000) == CUDA_SUCCESS);
     CHECK(t.races() == 1);
 }
@@ -277,6 +278,7 @@ TEST_CASE("an ordered write of one half leaves the other half's history alone") 
 TEST_CASE("a write in the middle leaves both sides' history alone") {
     LateReader t;
     REQUIRE(launch_fill(t.reader, t.buffer + 1024, 1024, 9, 1000) == CUDA_SUCCESS);
+    control::advance_ns(10'000 * kMs);
     REQUIRE(launch_fill(t.other, t.buffer + 512, 16, 9, 1000) == CUDA_SUCCESS);
     REQUIRE(launch_fill(t.other, t.buffer + 3072, 16, 9, 1000) == CUDA_SUCCESS);
     CHECK(t.races() == 2);
