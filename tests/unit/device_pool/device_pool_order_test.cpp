@@ -297,51 +297,6 @@ TEST_CASE("DevicePool order: a miss beside a capture uses up no events") {
     CHECK(f.first_complaint().empty());
 }
 
-TEST_CASE("DevicePool order: the step to finished waits for all that was handed out") {
-    const OrderLevel before = GENERATE(OrderLevel::ordered, OrderLevel::fenced);
-    PoolFixture f(before, no_slack());
-    Block* const first = f.alloc(kLarge);
-    Block* const second = f.alloc(kLarge);
-    f.use(first);
-    f.use(second);
-    f.free(first);
-    f.free(second);
-    f.pool->enter_finished(true);
-    CHECK(f.level() == OrderLevel::finished);
-    CHECK(f.device.idle());
-    CHECK(f.alloc(kLarge) != nullptr);
-    CHECK(f.alloc(kLarge) != nullptr);
-    CHECK(f.device.segments() == 2);
-    f.pool->enter_finished(true); // once is enough
-    CHECK(f.first_complaint().empty());
-}
-
-TEST_CASE("DevicePool order: where that step must not wait nothing cached is handed out") {
-    const OrderLevel before = GENERATE(OrderLevel::ordered, OrderLevel::fenced);
-    const bool capture = GENERATE(false, true); // a wait that is refused comes to the same
-    PoolFixture f(before);
-    Block* const block = f.alloc(kLarge);
-    f.use(block);
-    f.free(block);
-    f.device.capture_open = capture;
-    f.pool->enter_finished(capture);
-    f.device.capture_open = false;
-    CHECK(f.device.pauses == 0);
-    CHECK_FALSE(f.device.idle());
-    f.device.one_stream_ = false; // there are writers that no stream holds up now
-    Block* const other = f.alloc(kLarge);
-    REQUIRE(other != nullptr);
-    CHECK(other != block);
-    CHECK(f.alloc(kLarge) != block);
-    CHECK(f.device.pauses == 0);
-    f.device.finish_all();
-    // One look may be needed to notice.
-    Block* again = f.alloc(kLarge);
-    if (again != block) again = f.alloc(kLarge);
-    CHECK(again == block);
-    CHECK(f.first_complaint().empty());
-}
-
 TEST_CASE("DevicePool order: at level finished only finished blocks, by growth or by waiting") {
     PoolFixture f(OrderLevel::finished, no_slack());
     Block* const block = f.alloc(kLarge);
@@ -351,14 +306,4 @@ TEST_CASE("DevicePool order: at level finished only finished blocks, by growth o
     CHECK(f.device.waits == 0);
     CHECK(f.device.pauses > 0);
     CHECK(f.first_complaint().empty());
-}
-
-TEST_CASE("DevicePool order: waiting for all earlier work of a block") {
-    const OrderLevel level = GENERATE(OrderLevel::ordered, OrderLevel::fenced, OrderLevel::wait);
-    PoolFixture f(level);
-    f.use(f.alloc(4096));
-    CHECK(f.pool->await_finished().status == PoolStatus::done);
-    CHECK(f.device.idle());
-    f.device.fail_at = f.device.calls + 1;
-    CHECK(f.pool->await_finished().status == PoolStatus::failed);
 }

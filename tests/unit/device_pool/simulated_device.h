@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -135,6 +136,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     }
     void pause() override {
         ++pauses;
+        if (const auto hook = on_pause) hook(); // a copy: a hook may take itself out
         advance(1);
     }
     bool several_streams() const override { return several; }
@@ -174,6 +176,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     std::atomic<std::uint64_t> records{0}, queries{0}, waits{0}, synchronizations{0}, pauses{0};
     std::atomic<std::uint64_t> allocations{0}, releases{0};
     std::vector<Address> released;
+    std::function<void()> on_pause; ///< runs in each pause: another thread's steps
 
     std::vector<std::string> complaints() {
         const std::lock_guard lock(mutex_);
