@@ -205,7 +205,7 @@ TEST_CASE("each allocation has a BUFFER_ID of its own, for ever", "[attributes]"
         if (!seen.insert(memory).second) ++came_back;
         REQUIRE(ids.insert(buffer_id(memory)).second);
     }
-    CHECK(came_back > 0); // else nothing was shown
+    if (free_waits()) CHECK(came_back > 0); // else nothing was shown
     // Pinned and managed memory count along.
     void* pinned = nullptr;
     void* managed = nullptr;

@@ -1,0 +1,175 @@
+// The stream-ordered calls beside cudaMalloc and cudaFree, and memory that is not the device's
+// alone.
+#include "tests/contract/contract.h"
+
+#include <cstring>
+
+using namespace contract;
+
+TEST_CASE("cudaFreeAsync of a cudaMalloc pointer", "[async]") {
+    Device device;
+    Kernels kernels;
+    Stream stream;
+    const std::size_t bytes = GENERATE(as<std::size_t>{}, 4096, 3 * kMiB);
+    void* const memory = allocate(bytes);
+    void* const neighbour = allocate(bytes);
+    void* const result = allocate(4096);
+    fill(memory, bytes, 1);
+    fill(neighbour, bytes, 2);
+    kernels.late_copy(result, memory, 4096, 5, stream);
+    CHECK(cudaFreeAsync(memory, stream) == cudaSuccess);
+    CHECK_FAILS(cudaFreeAsync(memory, stream), cudaErrorInvalidValue);
+    CHECK_FAILS(cudaFree(memory), cudaErrorInvalidValue);
+    CUdeviceptr base = 0;
+    measured("cuMemGetAddressRange right after cudaFreeAsync of a cudaMalloc pointer",
+             cuMemGetAddressRange(&base, nullptr, address(memory)));
+    void* const next = allocate(bytes);
+    fill(next, bytes, 3);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(holds(result, 4096, 1));
+    CHECK(holds(next, bytes, 3));
+    CHECK(holds(neighbour, bytes, 2));
+    CHECK_FAILS(cudaFreeAsync(plus(neighbour, 512), stream), cudaErrorInvalidValue);
+    CHECK_FAILS(cudaFreeAsync(pointer(0x1000), stream), cudaErrorInvalidValue);
+    CHECK(cuMemFreeAsync(0, stream) == CUDA_SUCCESS);
+    measured("cudaFreeAsync(null)", cudaFreeAsync(nullptr, stream));
+    cudaGetLastError();
+    CHECK(holds(neighbour, bytes, 2));
+    CHECK(cudaFree(neighbour) == cudaSuccess);
+    CHECK(cudaFree(next) == cudaSuccess);
+    CHECK(cudaFree(result) == cudaSuccess);
+}
+
+TEST_CASE("cudaFree of a cudaMallocAsync pointer", "[async]") {
+    Device device;
+    Stream stream;
+    const bool settled = GENERATE(true, false); // whether the allocation has run
+    for (int round = 0; round < 5; ++round) {
+        void* memory = nullptr;
+        REQUIRE(cudaMallocAsync(&memory, 100000, stream) == cudaSuccess);
+        REQUIRE(cudaMemsetAsync(memory, round, 100000, stream) == cudaSuccess);
+        unsigned char byte = 99;
+        if (settled) {
+            REQUIRE(cudaMemcpyAsync(&byte, plus(memory, 99999), 1, cudaMemcpyDeviceToHost,
+                                    stream) == cudaSuccess);
+            REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+            CHECK(byte == round);
+        } else {
+            REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+        }
+        CHECK(cudaFree(memory) == cudaSuccess);
+        CHECK_FAILS(cudaFree(memory), cudaErrorInvalidValue);
+    }
+    void* memory = nullptr;
+    measured("cudaMallocAsync of 0 bytes", cudaMallocAsync(&memory, 0, stream));
+    cudaGetLastError();
+}
+
+TEST_CASE("both kinds of allocation mixed", "[async]") {
+    Device device;
+    Stream stream;
+    std::mt19937 random = random_source("both kinds mixed");
+    struct Piece {
+        void* memory;
+        std::size_t bytes;
+        std::uint32_t tag;
+        bool async;
+    };
+    std::vector<Piece> live;
+    for (std::uint32_t step = 0; step < 300; ++step) {
+        if (live.size() > 20) {
+            const std::size_t victim = random() % live.size();
+            const Piece piece = live[victim];
+            live[victim] = live.back();
+            live.pop_back();
+            REQUIRE(holds(piece.memory, piece.bytes, piece.tag));
+            if (piece.async && random() % 2 == 0) {
+                REQUIRE(cudaFreeAsync(piece.memory, stream) == cudaSuccess);
+            } else {
+                REQUIRE(cudaFree(piece.memory) == cudaSuccess);
+            }
+        }
+        Piece piece{nullptr, 1 + random() % (200 * kKiB), step, random() % 2 == 0};
+        if (piece.async) {
+            REQUIRE(cudaMallocAsync(&piece.memory, piece.bytes, stream) == cudaSuccess);
+            REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+        } else {
+            piece.memory = allocate(piece.bytes);
+        }
+        fill(piece.memory, piece.bytes, step);
+        live.push_back(piece);
+    }
+    for (const Piece& piece : live) {
+        REQUIRE(holds(piece.memory, piece.bytes, piece.tag));
+        REQUIRE(cudaFree(piece.memory) == cudaSuccess);
+    }
+}
+
+TEST_CASE("an explicit pool", "[async]") {
+    Device device;
+    Stream stream;
+    cudaMemPoolProps properties{};
+    properties.allocType = cudaMemAllocationTypePinned;
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = 0;
+    cudaMemPool_t pool = nullptr;
+    REQUIRE(cudaMemPoolCreate(&pool, &properties) == cudaSuccess);
+    void* first = nullptr;
+    void* second = nullptr;
+    REQUIRE(cudaMallocFromPoolAsync(&first, 70000, pool, stream) == cudaSuccess);
+    REQUIRE(cudaMallocFromPoolAsync(&second, 70000, pool, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    fill(first, 70000, 4);
+    fill(second, 70000, 5);
+    CUmemoryPool of = nullptr;
+    CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address(first)) ==
+          CUDA_SUCCESS);
+    CHECK(of == pool);
+    CHECK(holds(first, 70000, 4));
+    CHECK(holds(second, 70000, 5));
+    CHECK(cudaFreeAsync(first, stream) == cudaSuccess);
+    CHECK(cudaFree(second) == cudaSuccess);
+    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
+}
+
+TEST_CASE("managed memory", "[async]") {
+    Device device;
+    void* memory = nullptr;
+    REQUIRE(cudaMallocManaged(&memory, 50000, cudaMemAttachGlobal) == cudaSuccess);
+    REQUIRE(cudaMemset(memory, 0x5A, 50000) == cudaSuccess);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(static_cast<unsigned char*>(memory)[49999] == 0x5A);
+    cudaPointerAttributes attributes{};
+    REQUIRE(cudaPointerGetAttributes(&attributes, memory) == cudaSuccess);
+    CHECK(attributes.type == cudaMemoryTypeManaged);
+    CHECK_FAILS(cudaFree(plus(memory, 4096)), cudaErrorInvalidValue);
+    CHECK(cudaFree(memory) == cudaSuccess);
+    CHECK_FAILS(cudaFree(memory), cudaErrorInvalidValue);
+}
+
+TEST_CASE("pinned and registered memory", "[async]") {
+    Device device;
+    Stream stream;
+    void* pinned = nullptr;
+    REQUIRE(cudaMallocHost(&pinned, 50000) == cudaSuccess);
+    std::memset(pinned, 0x33, 50000);
+    void* const memory = allocate(50000);
+    REQUIRE(cudaMemcpyAsync(memory, pinned, 50000, cudaMemcpyHostToDevice, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    unsigned char byte = 0;
+    REQUIRE(cudaMemcpy(&byte, plus(memory, 49999), 1, cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(byte == 0x33);
+    CHECK_FAILS(cudaFree(pinned), cudaErrorInvalidValue);
+    CHECK(cudaFreeHost(pinned) == cudaSuccess);
+    CHECK(cudaFreeHost(nullptr) == cudaSuccess);
+    CHECK_FAILS(cudaFreeHost(memory), cudaErrorInvalidValue);
+    std::vector<char> host(1 << 20);
+    REQUIRE(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault) == cudaSuccess);
+    const cudaError_t registered = cudaFree(host.data());
+    measured("cudaFree of registered memory", registered);
+    CHECK(registered != cudaSuccess);
+    cudaGetLastError();
+    CHECK(cudaHostUnregister(host.data()) == cudaSuccess);
+    CHECK(cudaFree(memory) == cudaSuccess);
+}
