@@ -2,6 +2,7 @@
 // release in device_pool_grow.cpp.
 #include "core/device_pool.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace cachealloc {
@@ -176,13 +177,25 @@ void DevicePool::captures_ended() {
 /// From the change of level on a barrier settles nothing. What barriers settled before is cached,
 /// or was handed out, while its earlier users may be at work; all of those users came before a free
 /// that natively waits for them. So waiting for them hangs nothing that runs natively, unless the
-/// call that brought us here is one that natively passes such a wait.
+/// call that brought us here is one that natively passes such a wait. Out of level `ordered`, where
+/// nothing was fenced, all work so far counts as such a user.
 void DevicePool::enter_finished(bool may_wait) {
-    if (fences_.level() >= OrderLevel::finished) return;
-    fences_.lower(OrderLevel::finished);
-    if (fences_.barriers_finished() || !rule_on(Rule::transition_sync)) return;
-    if (may_wait && timed_host_wait(fences_.last_barrier()).done()) return;
-    hold_.store(fences_.last_barrier(), std::memory_order_release);
+    if (fences_.level() == OrderLevel::wait) return;
+    Stamp needed = 0;
+    {
+        const std::lock_guard lock(transition_);
+        const bool unfenced = fences_.level() == OrderLevel::ordered;
+        fences_.lower(OrderLevel::finished);
+        if (unfenced) {
+            unfenced_until_ = fences_.stamp();
+            fences_.fence(false);
+        }
+        needed = std::max(unfenced_until_, fences_.last_barrier());
+    }
+    if (fences_.finished(needed) || !rule_on(Rule::transition_sync)) return;
+    if (!fences_.covered(needed)) fences_.fence(may_wait);
+    if (may_wait && fences_.covered(needed) && timed_host_wait(needed).done()) return;
+    hold_.store(needed, std::memory_order_release);
     special_.fetch_or(kHold, std::memory_order_acq_rel);
 }
 

@@ -1,11 +1,11 @@
 #include "shim/foreign_writers.h"
 
 #include <atomic>
-#include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include <dirent.h>
-#include <dlfcn.h>
+#include <link.h>
 #include <unistd.h>
 
 namespace cachealloc::shim {
@@ -13,13 +13,13 @@ namespace cachealloc::shim {
 namespace {
 
 struct Writer {
-    const char* library;
-    const char* device; // prefix of the files through which it reaches device memory
+    const char* library; // its file's name up to the version
+    const char* device;  // prefix of the files through which it reaches device memory
 };
 constexpr Writer kWriters[] = {
-    {"libibverbs.so.1", "/dev/infiniband/uverbs"},
-    {"libgdrapi.so.2", "/dev/gdrdrv"},
-    {"libcufile.so.0", "/dev/nvidia-fs"},
+    {"libibverbs.so", "/dev/infiniband/uverbs"},
+    {"libgdrapi.so", "/dev/gdrdrv"},
+    {"libcufile.so", "/dev/nvidia-fs"},
 };
 
 bool has_open(const char* prefix) {
@@ -41,16 +41,28 @@ bool has_open(const char* prefix) {
     return found;
 }
 
+// One bit for each writer's library that is loaded. Called under the loader's lock.
+int note_library(dl_phdr_info* info, std::size_t, void* bits) {
+    const char* const slash = std::strrchr(info->dlpi_name, '/');
+    const char* const name = slash != nullptr ? slash + 1 : info->dlpi_name;
+    for (std::size_t i = 0; i < std::size(kWriters); ++i) {
+        const char* const library = kWriters[i].library;
+        if (std::strncmp(name, library, std::strlen(library)) == 0) {
+            *static_cast<unsigned*>(bits) |= 1U << i;
+        }
+    }
+    return 0;
+}
+
 } // namespace
 
 bool foreign_writers_present() {
     static std::atomic<bool> seen{false};
     if (seen.load(std::memory_order_relaxed)) return true;
-    for (const Writer& writer : kWriters) {
-        void* const handle = dlopen(writer.library, RTLD_NOLOAD | RTLD_LAZY);
-        if (handle == nullptr) continue;
-        dlclose(handle);
-        if (has_open(writer.device)) {
+    unsigned loaded = 0;
+    dl_iterate_phdr(note_library, &loaded);
+    for (std::size_t i = 0; i < std::size(kWriters); ++i) {
+        if ((loaded >> i & 1) != 0 && has_open(kWriters[i].device)) {
             seen.store(true, std::memory_order_relaxed);
             return true;
         }

@@ -6,7 +6,7 @@ namespace cachealloc::shim {
 
 // True once a library for RDMA, GDRCopy or GPUDirect Storage is loaded *and* has its device file
 // open: PyTorch links libcufile into every process and hardly any uses it. Called on growth; costs
-// three look-ups of loaded libraries, and a walk over /proc/self/fd where one is loaded.
+// a walk over the loaded libraries, and one over /proc/self/fd where one is loaded.
 bool foreign_writers_present();
 
 } // namespace cachealloc::shim

@@ -75,6 +75,7 @@ OrderResult Fences::fence(bool may_wait) {
     if (result.done()) result = note(order_.record(event_of(number)));
     slot(number).number_and_ok.store(number << 1 | (result.done() ? 1U : 0U),
                                      std::memory_order_release);
+    if (result.done() && may_wait) raise_to(youngest_waiting_, number);
     return result;
 }
 
@@ -125,11 +126,10 @@ OrderResult Fences::barrier(Stamp stamp) {
 }
 
 OrderResult Fences::barrier_behind_all() {
-    const std::uint64_t done = finished_.load(std::memory_order_acquire);
-    for (std::uint64_t number = clock_.load(std::memory_order_acquire); number > done; --number) {
-        if (recorded(number)) return wait_for(number);
-    }
-    return {};
+    const std::uint64_t number = youngest_waiting_.load(std::memory_order_acquire);
+    if (number == 0 || finished(number - 1)) return {};
+    if (recorded(number)) return wait_for(number);
+    return {finished(number - 1) ? OrderStatus::done : OrderStatus::refused, 0};
 }
 
 OrderResult Fences::host_wait(Stamp stamp) {

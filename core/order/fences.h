@@ -44,8 +44,9 @@ class Fences {
     /// To be read on entry to a free, before anything else.
     Stamp stamp() const { return clock_.load(std::memory_order_seq_cst); }
 
-    /// Records a fence over all work so far. When every event of the ring is outstanding it waits
-    /// for the oldest if `may_wait`, else it is refused. Returns done, refused, failed or lost.
+    /// Records a fence over all work so far. `may_wait` says that natively this point waits for it:
+    /// when every event of the ring is outstanding it waits for the oldest, else it is refused.
+    /// Returns done, refused, failed or lost.
     OrderResult fence(bool may_wait);
 
     /// True if all work before the frees with this stamp has finished.
@@ -68,8 +69,10 @@ class Fences {
     /// settled(stamp, true). Returns done, refused, failed or lost.
     OrderResult barrier(Stamp stamp);
 
-    /// The same with the youngest fence: settles everything freed so far with one wait, but holds
-    /// up more where several streams are busy.
+    /// The same with the youngest fence of a free that natively waits: settles everything such
+    /// frees have left so far with one wait, but holds up more where several streams are busy.
+    /// Younger fences of frees that natively do not wait give no right to hold up later work: what
+    /// is before them may be waiting for it.
     OrderResult barrier_behind_all();
 
     /// Fences taken after the first one that covers `stamp`.
@@ -84,6 +87,9 @@ class Fences {
     /// Waits on the host for all work of the context; afterwards every stamp read before is
     /// finished. Returns done, refused, failed or lost.
     OrderResult synchronize();
+
+    /// Whether a recorded fence covers `stamp`, or it is finished: without one it never would be.
+    bool covered(Stamp stamp) const { return finished(stamp) || first_recorded_above(stamp) != 0; }
 
     /// Whether everything that was settled by a barrier has finished by now.
     bool barriers_finished() const { return finished(last_barrier()); }
@@ -138,6 +144,7 @@ class Fences {
     std::atomic<std::uint64_t> clock_{1};
     std::atomic<std::uint64_t> finished_{1};
     std::atomic<std::uint64_t> waited_{1};
+    std::atomic<std::uint64_t> youngest_waiting_{0}; ///< number of the youngest fence with may_wait
     std::array<Slot, kEvents> slots_{};
 };
 
