@@ -16,6 +16,9 @@ std::atomic<std::uint32_t> g_limit{1};
 /// kSharedThread.
 struct Release {
     std::uint32_t index = kSharedThread;
+    Release() = default;
+    Release(const Release&) = delete;
+    Release& operator=(const Release&) = delete;
     ~Release() {
         detail::t_thread_index_plus_one = kSharedThread + 1;
         if (index != kSharedThread) {
