@@ -182,7 +182,8 @@ class DevicePool {
     std::atomic<std::uint32_t> special_{0};
     std::atomic<Stamp> hold_{0};
     std::mutex transition_;
-    Stamp unfenced_until_ = 0; ///< frees before it had no fence (level `ordered`); under transition_
+    Stamp unfenced_until_ =
+        0; ///< frees before it had no fence (level `ordered`); under transition_
     std::mutex growth_token_;
     std::mutex aside_mutex_;
     Block* aside_ = nullptr;

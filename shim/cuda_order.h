@@ -1,8 +1,8 @@
 // StreamOrder over context events (cuCtxRecordEvent, cuCtxWaitEvent; driver 12.5 and later).
 //
-// Invariant: nothing here touches a context event while a capture is open (that would invalidate the
-// capture): record and wait pass the process's capture gate or are refused. Queries beside an open
-// capture run in the relaxed capture mode, which leaves captures alone (measured on an H200).
+// Invariant: nothing here touches a context event while a capture is open (that would invalidate
+// the capture): record and wait pass the process's capture gate or are refused. Queries beside an
+// open capture run in the relaxed capture mode, which leaves captures alone (measured on an H200).
 #pragma once
 
 #include "core/order/fences.h"

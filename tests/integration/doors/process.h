@@ -10,13 +10,14 @@ namespace doors {
 // The file that the address belongs to, "" for none.
 inline std::string file_of(const void* address) {
     Dl_info info{};
-    if (address == nullptr || dladdr(address, &info) == 0 || info.dli_fname == nullptr)
-        return "";
+    if (address == nullptr || dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
     const std::string path = info.dli_fname;
     return path.substr(path.rfind('/') + 1);
 }
 
-inline bool in_shim(const void* address) { return file_of(address).starts_with("libcachealloc"); }
+inline bool in_shim(const void* address) {
+    return file_of(address).starts_with("libcachealloc");
+}
 
 // A counter of the shim's doors (the testing library exports them), ~0 without the shim.
 inline std::uint64_t counter(const char* name) {
