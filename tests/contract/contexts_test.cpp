@@ -81,17 +81,15 @@ ALONE_TEST_CASE("a context that ends with work on its way", "[contexts]") {
         const CUcontext context = new_context();
         const CUdeviceptr from = driver_allocate(64 * kKiB);
         const CUdeviceptr to = driver_allocate(64 * kKiB);
-        {
-            Kernels kernels;
-            CUstream stream = nullptr;
-            REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-            kernels.late_copy(pointer(to), pointer(from), 64 * kKiB, 5, stream);
-            REQUIRE(cuMemFree(from) == CUDA_SUCCESS);
-        }
-        std::thread([&] {
-            CHECK(cuCtxSetCurrent(nullptr) == CUDA_SUCCESS);
-            cuCtxDestroy(context);
-        }).join();
+        auto* const kernels = new Kernels; // ends with the context
+        CUstream stream = nullptr;
+        REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+        kernels->late_copy(pointer(to), pointer(from), 64 * kKiB, 20, stream);
+        REQUIRE(cuMemFree(from) == CUDA_SUCCESS);
+        kernels->late_copy(pointer(to), pointer(to), 64 * kKiB, 20, stream);
+        CUresult destroyed = CUDA_ERROR_UNKNOWN;
+        std::thread([&] { destroyed = cuCtxDestroy(context); }).join();
+        CHECK(destroyed == CUDA_SUCCESS);
         REQUIRE(cuCtxSetCurrent(device.context()) == CUDA_SUCCESS);
         use_memory(static_cast<std::uint32_t>(round));
     }
@@ -194,7 +192,8 @@ ALONE_TEST_CASE("a primary context retained twice and released", "[contexts]") {
     CUdeviceptr none = 0;
     CHECK(cuMemAlloc(&none, 4096) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CHECK(cuMemFree(address(other)) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    CHECK(cuMemGetInfo(nullptr, nullptr) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    std::size_t free_bytes = 0;
+    CHECK(cuMemGetInfo(&free_bytes, nullptr) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
     CHECK(cuDevicePrimaryCtxRelease(0) == CUDA_ERROR_INVALID_CONTEXT);
 
     REQUIRE(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);

@@ -186,7 +186,8 @@ TEST_CASE("calls inside a host callback", "[errors]") {
         in.allocated = cuMemAlloc(&none, 4096);
         in.freed = cuMemFree(in.live);
         in.freed_null = cuMemFree(0);
-        in.asked = cuMemGetInfo(nullptr, nullptr);
+        std::size_t free_bytes = 0;
+        in.asked = cuMemGetInfo(&free_bytes, nullptr);
         in.through_runtime = cudaFree(pointer(in.live));
         cudaGetLastError();
     };

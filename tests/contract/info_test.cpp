@@ -172,3 +172,65 @@ ALONE_TEST_CASE("small blocks after a large one", "[info]") {
         CHECK(cudaFree(memory) == cudaSuccess);
     CHECK(free_memory() + kSlackOfFree >= before);
 }
+
+// What cudaFree took back is there for every other kind of allocation, not only for cudaMalloc.
+ALONE_TEST_CASE("freed memory is there for other kinds of allocation", "[info]") {
+    Device device;
+    Stream stream;
+    enum class Kind { ordered, from_pool, pitched, physical, context };
+    for (const Kind kind :
+         {Kind::pitched, Kind::physical, Kind::ordered, Kind::from_pool, Kind::context}) {
+        CAPTURE(static_cast<int>(kind));
+        REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+        const std::size_t most = free_memory() / 10 * 9;
+        REQUIRE(cudaFree(allocate(most)) == cudaSuccess);
+        const std::size_t half = most / 2 / (2 * kMiB) * (2 * kMiB);
+        void* memory = nullptr;
+        switch (kind) {
+        case Kind::ordered:
+            CHECK(cudaMallocAsync(&memory, half, stream) == cudaSuccess);
+            CHECK(cudaFreeAsync(memory, stream) == cudaSuccess);
+            break;
+        case Kind::from_pool: {
+            cudaMemPoolProps properties{};
+            properties.allocType = cudaMemAllocationTypePinned;
+            properties.location.type = cudaMemLocationTypeDevice;
+            cudaMemPool_t pool = nullptr;
+            REQUIRE(cudaMemPoolCreate(&pool, &properties) == cudaSuccess);
+            CHECK(cudaMallocFromPoolAsync(&memory, half, pool, stream) == cudaSuccess);
+            CHECK(cudaFreeAsync(memory, stream) == cudaSuccess);
+            CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
+            CHECK(cudaMemPoolDestroy(pool) == cudaSuccess);
+            break;
+        }
+        case Kind::pitched: {
+            std::size_t pitch = 0;
+            CHECK(cudaMallocPitch(&memory, &pitch, 64 * kKiB, half / (64 * kKiB)) == cudaSuccess);
+            CHECK(cudaFree(memory) == cudaSuccess);
+            break;
+        }
+        case Kind::physical: {
+            CUmemAllocationProp properties{};
+            properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+            properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            CUmemGenericAllocationHandle handle = 0;
+            const CUresult created = cuMemCreate(&handle, half, &properties, 0);
+            CHECK(created == CUDA_SUCCESS);
+            if (created == CUDA_SUCCESS) CHECK(cuMemRelease(handle) == CUDA_SUCCESS);
+            break;
+        }
+        case Kind::context: {
+            CUcontext context = nullptr;
+#if CUDA_VERSION >= 13000
+            CHECK(cuCtxCreate(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+#else
+            CHECK(cuCtxCreate(&context, 0, 0) == CUDA_SUCCESS);
+#endif
+            if (context != nullptr) CHECK(cuCtxDestroy(context) == CUDA_SUCCESS);
+            REQUIRE(cuCtxSetCurrent(device.context()) == CUDA_SUCCESS);
+            break;
+        }
+        }
+        cudaGetLastError();
+    }
+}
