@@ -146,6 +146,7 @@ void captures_among_threads() {
     constexpr int kThreads = 3;
     std::atomic<bool> ended{false};
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
         threads.emplace_back([&ended] {
             const cudaStream_t stream = make_stream();

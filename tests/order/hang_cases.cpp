@@ -132,9 +132,9 @@ void many_free_async() {
     const cudaStream_t held = make_stream();
     const cudaStream_t other = make_stream();
     const Flag flag;
-    std::vector<Byte*> blocks;
-    for (int i = 0; i < 2500; ++i)
-        blocks.push_back(allocate(512));
+    std::vector<Byte*> blocks(2500);
+    for (Byte*& block : blocks)
+        block = allocate(512);
     drain();
     flag.await(held);
     for (Byte* block : blocks)
@@ -192,9 +192,9 @@ void handshake() {
     const Flag back;
     cudaEvent_t event = nullptr;
     ORDER_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    std::vector<Byte*> blocks;
-    for (int i = 0; i < 8; ++i)
-        blocks.push_back(allocate());
+    std::vector<Byte*> blocks(8);
+    for (Byte*& block : blocks)
+        block = allocate();
     drain();
     for (Byte* block : blocks)
         release(block);

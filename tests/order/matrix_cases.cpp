@@ -182,10 +182,10 @@ std::vector<Use> next_copies(Stage& s) {
 }
 
 /// Once through: use, free, allocate the same block, use; then the content must be the next user's.
-void pair_up(const Stage& s, const Use& former, const Use& next, int younger) {
-    std::vector<Byte*> small;
-    for (int i = 0; i < younger; ++i)
-        small.push_back(allocate(512));
+void pair_up(const Stage& s, const Use& former, const Use& next, std::size_t younger) {
+    std::vector<Byte*> small(younger);
+    for (Byte*& one : small)
+        one = allocate(512);
     Byte* block = allocate();
     ORDER_CHECK(cudaMemset(block, kOld, kBytes));
     drain();
@@ -211,7 +211,7 @@ void pair_up(const Stage& s, const Use& former, const Use& next, int younger) {
     drain();
 }
 
-void all_pairs(int younger) {
+void all_pairs(std::size_t younger) {
     Stage stage;
     std::vector<Use> next = next_kernels(stage);
     for (Use& one : next_copies(stage))
