@@ -199,6 +199,11 @@ void DevicePool::enter_finished(bool may_wait) {
     special_.fetch_or(kHold, std::memory_order_acq_rel);
 }
 
+void DevicePool::check_for_fault() {
+    fences_.fence(false);
+    if (fences_.lost() != 0) special_.fetch_or(kLost, std::memory_order_release);
+}
+
 PoolResult DevicePool::await_earlier_users() {
     const OrderResult result = timed_host_wait(fences_.last_barrier());
     if (result.done()) return {};

@@ -97,6 +97,13 @@ class DevicePool {
     /// Gives everything back that is free and settled, without waiting for fences. Returns bytes.
     std::uint64_t trim();
 
+    /// The same, but waits first for the fences of frees that natively wait. Returns bytes.
+    std::uint64_t release_all();
+
+    /// The program has met an error: asks whether the context is lost, so that nothing more is
+    /// served.
+    void check_for_fault();
+
     /// The context is ending: its addresses become unknown. revive() undoes that when it lived on;
     /// bury() forgets all of them for good, after which the pool must not be used any more.
     void kill() { heap_.hide_all(); }

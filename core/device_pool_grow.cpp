@@ -120,6 +120,12 @@ void DevicePool::settle_what_is_done() {
     flush_to_heap();
 }
 
+std::uint64_t DevicePool::release_all() {
+    const Limbo::Head youngest = limbo_.youngest();
+    if (youngest.found) timed_host_wait(youngest.stamp);
+    return trim();
+}
+
 std::uint64_t DevicePool::trim() {
     settle_what_is_done();
     std::uint64_t released = 0;

@@ -31,7 +31,9 @@ PoolResult DevicePool::allocate_special(const Request& request) {
     }
     const Stamp hold = hold_.load(std::memory_order_acquire);
     if (!fences_.covered(hold)) fences_.fence(false); // refused so far: a capture was open
-    if (fences_.finished(hold) || (fences_.poll() && fences_.finished(hold))) {
+    while (!fences_.finished(hold) && fences_.poll()) {
+    }
+    if (fences_.finished(hold)) {
         special_.fetch_and(~static_cast<std::uint32_t>(kHold), std::memory_order_acq_rel);
         return allocate_slow(request);
     }

@@ -7,8 +7,6 @@
 
 namespace cachealloc::shim {
 
-namespace {
-
 OrderResult translate(CUresult result) {
     switch (result) {
     case CUDA_SUCCESS:
@@ -30,19 +28,19 @@ OrderResult translate(CUresult result) {
     return {OrderStatus::lost, static_cast<int>(result)}; // faults are sticky
 }
 
-} // namespace
-
 // Made at first use: a ring of 1,024 would cost 0.5 ms at start.
-CUevent CudaOrder::event(std::uint32_t index) {
+CUresult CudaOrder::event(std::uint32_t index, CUevent& made) {
     std::atomic<CUevent>& slot = events_[index];
-    CUevent made = slot.load(std::memory_order_acquire);
-    if (made != nullptr) return made;
+    made = slot.load(std::memory_order_acquire);
+    if (made != nullptr) return CUDA_SUCCESS;
     const CurrentContext scope(owner_.handle);
-    if (real.cuEventCreate(&made, kEventDisableTiming) != CUDA_SUCCESS) return nullptr;
+    const CUresult result = real.cuEventCreate(&made, kEventDisableTiming);
+    if (result != CUDA_SUCCESS) return result;
     CUevent none = nullptr;
-    if (slot.compare_exchange_strong(none, made, std::memory_order_acq_rel)) return made;
+    if (slot.compare_exchange_strong(none, made, std::memory_order_acq_rel)) return CUDA_SUCCESS;
     real.cuEventDestroy_v2(made);
-    return none;
+    made = none;
+    return CUDA_SUCCESS;
 }
 
 bool CudaOrder::works() {
@@ -54,14 +52,15 @@ bool CudaOrder::works() {
 OrderResult CudaOrder::record(std::uint32_t index) {
     const GatePass pass(process_.gate);
     if (!pass.inside() && rule_on(Rule::capture_aside)) return {OrderStatus::refused, 0};
-    const CUevent handle = event(index);
-    if (handle == nullptr) return {OrderStatus::failed, CUDA_ERROR_OUT_OF_MEMORY};
-    return translate(real.cuCtxRecordEvent(owner_.handle, handle));
+    CUevent handle = nullptr;
+    const CUresult made = event(index, handle);
+    return translate(made == CUDA_SUCCESS ? real.cuCtxRecordEvent(owner_.handle, handle) : made);
 }
 
 OrderResult CudaOrder::query(std::uint32_t index) {
-    const CUevent handle = event(index);
-    if (handle == nullptr) return {OrderStatus::pending, 0};
+    CUevent handle = nullptr;
+    const CUresult made = event(index, handle);
+    if (made != CUDA_SUCCESS) return translate(made);
     {
         const GatePass pass(process_.gate);
         if (pass.inside()) return translate(real.cuEventQuery(handle));
@@ -76,13 +75,33 @@ OrderResult CudaOrder::query(std::uint32_t index) {
 OrderResult CudaOrder::wait_on_device(std::uint32_t index) {
     const GatePass pass(process_.gate);
     if (!pass.inside() && rule_on(Rule::capture_aside)) return {OrderStatus::refused, 0};
-    return translate(real.cuCtxWaitEvent(owner_.handle, event(index)));
+    CUevent handle = nullptr;
+    const CUresult made = event(index, handle);
+    return translate(made == CUDA_SUCCESS ? real.cuCtxWaitEvent(owner_.handle, handle) : made);
 }
 
 OrderResult CudaOrder::synchronize() {
     if (process_.gate.open() != 0) return {OrderStatus::refused, 0};
     const CurrentContext scope(owner_.handle);
     return translate(real.cuCtxSynchronize());
+}
+
+bool CudaOrder::covers(CUstream stream) {
+    CUcontext context = nullptr;
+    if (real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS || context == owner_.handle)
+        return true;
+    const std::lock_guard lock(bridge_mutex_);
+    if (bridge_ == nullptr) {
+        const CurrentContext scope(owner_.handle);
+        if (real.cuStreamCreate(&bridge_, kStreamNonBlocking) != CUDA_SUCCESS) return false;
+    }
+    const CurrentContext scope(context);
+    CUevent done = nullptr;
+    if (real.cuEventCreate(&done, kEventDisableTiming) != CUDA_SUCCESS) return false;
+    const bool joined = real.cuEventRecord(done, stream) == CUDA_SUCCESS &&
+                        real.cuStreamWaitEvent(bridge_, done, 0) == CUDA_SUCCESS;
+    real.cuEventDestroy_v2(done); // the driver keeps it for as long as it is needed
+    return joined;
 }
 
 void CudaOrder::pause() {

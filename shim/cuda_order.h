@@ -10,11 +10,16 @@
 
 #include <array>
 #include <atomic>
+#include <mutex>
 
 namespace cachealloc::shim {
 
 struct Process;
 struct ContextPool;
+
+// What a driver's code means to order: any error that is not known to be harmless is a fault, which
+// stays with the context.
+OrderResult translate(CUresult result);
 
 class CudaOrder final : public StreamOrder {
   public:
@@ -32,12 +37,18 @@ class CudaOrder final : public StreamOrder {
     // virtual devices lack them).
     bool works();
 
+    // Makes sure that a fence recorded from now on also covers what has been submitted to `stream`,
+    // which may belong to another context. False if that cannot be had.
+    bool covers(CUstream stream);
+
   private:
-    CUevent event(std::uint32_t index);
+    CUresult event(std::uint32_t index, CUevent& made);
 
     Process& process_;
     ContextPool& owner_;
     std::array<std::atomic<CUevent>, Fences::kEvents> events_{};
+    std::mutex bridge_mutex_;
+    CUstream bridge_ = nullptr; // in this context; waits for streams of others, holds up nothing
 };
 
 } // namespace cachealloc::shim

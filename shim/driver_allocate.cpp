@@ -2,6 +2,7 @@
 #include "shim/driver.h"
 #include "shim/process.h"
 #include "shim/report.h"
+#include "shim/room.h"
 
 namespace cachealloc::shim {
 
@@ -27,7 +28,10 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
     }
     ContextPool* const context = state->contexts.current();
     if (context == nullptr) return pass(state, pointer, bytes);
-    const PoolResult result = context->pool.allocate(bytes);
+    PoolResult result = context->pool.allocate(bytes);
+    if (result.status == PoolStatus::out_of_memory && make_room(context)) {
+        result = context->pool.allocate(bytes);
+    }
     if (result.status == PoolStatus::done) {
         *pointer = result.address;
         return CUDA_SUCCESS;

@@ -3,6 +3,7 @@
 // else.
 #include "shim/driver.h"
 #include "shim/process.h"
+#include "shim/room.h"
 
 namespace cachealloc::shim {
 
@@ -55,21 +56,26 @@ CUresult hook_cuInit(unsigned int flags) {
 }
 
 CUresult hook_cuCtxCreate(CUcontext* context, unsigned int flags, CUdevice device) {
-    return created(real.cuCtxCreate(context, flags, device), context, device);
+    return created(with_room([&] { return real.cuCtxCreate(context, flags, device); }), context,
+                   device);
 }
 
 CUresult hook_cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device) {
-    return created(real.cuCtxCreate_v2(context, flags, device), context, device);
+    return created(with_room([&] { return real.cuCtxCreate_v2(context, flags, device); }), context,
+                   device);
 }
 
 CUresult hook_cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* params, int count,
                              unsigned int flags, CUdevice device) {
-    return created(real.cuCtxCreate_v3(context, params, count, flags, device), context, device);
+    return created(
+        with_room([&] { return real.cuCtxCreate_v3(context, params, count, flags, device); }),
+        context, device);
 }
 
 CUresult hook_cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* params, unsigned int flags,
                              CUdevice device) {
-    return created(real.cuCtxCreate_v4(context, params, flags, device), context, device);
+    return created(with_room([&] { return real.cuCtxCreate_v4(context, params, flags, device); }),
+                   context, device);
 }
 
 CUresult hook_cuCtxDestroy(CUcontext context) {

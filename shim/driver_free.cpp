@@ -3,6 +3,7 @@
 // Invariant: an address inside a pool segment never reaches the driver's free, which would free the
 // whole segment under its live blocks. For such addresses the code measured natively is returned
 // here.
+#include "shim/cuda_order.h"
 #include "shim/driver.h"
 #include "shim/pooled.h"
 
@@ -19,7 +20,7 @@ CUresult code_of(const PoolResult& result) {
     case PoolStatus::failed:
         return result.native != 0 ? static_cast<CUresult>(result.native) : CUDA_ERROR_UNKNOWN;
     default:
-        return kBadPointer;
+        return bad_pointer();
     }
 }
 
@@ -47,7 +48,7 @@ CUresult pass_free(Process* state, CUdeviceptr pointer) {
 CUresult free_beside_capture(Block* block, CUdeviceptr pointer) {
     const CUresult allowed = real.cuMemFree_v2(0);
     if (allowed != CUDA_SUCCESS) return allowed;
-    if (block == nullptr) return kBadPointer;
+    if (block == nullptr) return bad_pointer();
     return code_of(block->segment->pool->set_aside(block, pointer));
 }
 
@@ -65,8 +66,11 @@ CUresult free_async(CUdeviceptr pointer, CUstream stream, CUstream status_stream
         return CUDA_ERROR_INVALID_VALUE; // a capture takes back only what it allocated
     }
     DevicePool& pool = *block->segment->pool;
-    return code_of(state->capturing() ? pool.set_aside(block, pointer)
-                                      : pool.free(block, pointer, FreeKind::does_not_wait));
+    if (state->capturing()) return code_of(pool.set_aside(block, pointer));
+    if (!static_cast<CudaOrder&>(pool.fences().order()).covers(status_stream)) {
+        return CUDA_ERROR_OUT_OF_MEMORY; // no event to be had: the block stays live
+    }
+    return code_of(pool.free(block, pointer, FreeKind::does_not_wait));
 }
 
 } // namespace
@@ -78,7 +82,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
     Block* const block = find_block(*state, pointer, ours);
     if (!ours) return pass_free(state, pointer);
     if (state->capturing()) return free_beside_capture(block, pointer);
-    if (block == nullptr) return kBadPointer;
+    if (block == nullptr) return bad_pointer();
     return code_of(block->segment->pool->free(block, pointer, FreeKind::waits));
 }
 

@@ -14,31 +14,25 @@ std::uint64_t buffer_id(const Block& block) {
     return std::uint64_t{1} << 62 | std::uint64_t{block.index} << 32 | block.generation;
 }
 
-// What depends on where the allocation begins. False: the attribute is the driver's business (the
-// mapping's base and size are physical natively too: 2 MiB around a block of 1,000 bytes).
-bool answer(const Block& block, CUpointer_attribute attribute, void* data) {
+// Replaces what depends on where the allocation begins. The mapping's base and size stay: they are
+// physical natively too, 2 MiB around a block of 1,000 bytes.
+void answer(const Block& block, CUpointer_attribute attribute, void* data) {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *static_cast<std::uint64_t*>(data) = buffer_id(block);
-        return true;
+        return;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *static_cast<CUdeviceptr*>(data) = block.address;
-        return true;
+        return;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *static_cast<std::size_t*>(data) = block.requested.load(std::memory_order_relaxed);
-        return true;
+        return;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         *static_cast<int*>(data) = block.address == block.segment->base ? 1 : 0;
-        return true;
+        return;
     default:
-        return false;
+        return;
     }
-}
-
-// Without a current context the driver answers about no pointer at all (measured on an H200).
-bool has_context() {
-    CUcontext context = nullptr;
-    return real.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr;
 }
 
 // A writer outside CUDA is about to learn of this memory: what used it before must be done.
@@ -64,13 +58,14 @@ CUresult hook_cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total_bytes)
     return result;
 }
 
+// The driver is asked first, so that its errors (no context, a fault) stay native; what it says of
+// the segment is then replaced by what holds for the allocation.
 CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* size, CUdeviceptr pointer) {
     Process* const state = process();
     const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
-    if (owned.segment == nullptr || !has_context()) {
-        return real.cuMemGetAddressRange_v2(base, size, pointer);
-    }
-    if (owned.live == nullptr) return real.cuMemGetAddressRange_v2(base, size, kNowhere);
+    const bool freed = owned.segment != nullptr && owned.live == nullptr;
+    const CUresult result = real.cuMemGetAddressRange_v2(base, size, freed ? kNowhere : pointer);
+    if (result != CUDA_SUCCESS || owned.live == nullptr) return result;
     if (base != nullptr) *base = owned.live->address;
     if (size != nullptr) *size = owned.live->requested.load(std::memory_order_relaxed);
     return CUDA_SUCCESS;
@@ -80,15 +75,13 @@ CUresult hook_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                     CUdeviceptr pointer) {
     Process* const state = process();
     const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
-    if (owned.segment == nullptr || !has_context()) {
-        return real.cuPointerGetAttribute(data, attribute, pointer);
-    }
-    if (owned.live == nullptr) return real.cuPointerGetAttribute(data, attribute, kNowhere);
+    const bool freed = owned.segment != nullptr && owned.live == nullptr;
     if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS) {
         if (const CUresult waited = await_users(owned)) return waited;
     }
-    if (data != nullptr && answer(*owned.live, attribute, data)) return CUDA_SUCCESS;
-    return real.cuPointerGetAttribute(data, attribute, pointer);
+    const CUresult result = real.cuPointerGetAttribute(data, attribute, freed ? kNowhere : pointer);
+    if (result == CUDA_SUCCESS && owned.live != nullptr) answer(*owned.live, attribute, data);
+    return result;
 }
 
 CUresult hook_cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes,

@@ -1,5 +1,7 @@
 #include "shim/pooled.h"
 
+#include "shim/driver.h"
+
 namespace cachealloc::shim {
 
 Owned owner_of(const Process& process, CUdeviceptr pointer) {
@@ -12,6 +14,11 @@ Owned owner_of(const Process& process, CUdeviceptr pointer) {
         owned.live = block;
     }
     return owned;
+}
+
+CUresult bad_pointer() {
+    const CUresult trouble = real.cuMemFree_v2(0);
+    return trouble != CUDA_SUCCESS ? trouble : CUDA_ERROR_INVALID_VALUE;
 }
 
 } // namespace cachealloc::shim

@@ -15,9 +15,10 @@ struct Owned {
 };
 Owned owner_of(const Process& process, CUdeviceptr pointer);
 
-// What a free of an address that is not (or no longer) an allocation's gives natively, with and
-// without a current context (measured on an H200; a live pointer is freed without one).
-inline constexpr CUresult kBadPointer = CUDA_ERROR_INVALID_VALUE;
+// What a free gives natively for an address that is not (or no longer) an allocation's: the
+// context's own trouble if it has any (a fault, a callback), else INVALID_VALUE, with and without a
+// current context (measured on an H200).
+CUresult bad_pointer();
 
 // An address that no allocation can have, to ask the driver about in place of a freed one.
 inline constexpr CUdeviceptr kNowhere = 0x100;

@@ -56,4 +56,15 @@ Limbo::Head Limbo::head(std::uint32_t bin) const {
     return oldest;
 }
 
+Limbo::Head Limbo::youngest() const {
+    const std::lock_guard lock(mutex_);
+    Head youngest;
+    for (const Queue& queue : queues_) {
+        if (queue.tail != nullptr && (!youngest.found || queue.tail->stamp > youngest.stamp)) {
+            youngest = {true, queue.tail->stamp};
+        }
+    }
+    return youngest;
+}
+
 } // namespace cachealloc

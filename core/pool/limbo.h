@@ -61,6 +61,9 @@ class Limbo {
     static constexpr std::uint32_t kAny = ~0U;
     Head head(std::uint32_t bin) const;
 
+    /// The youngest block of all bins.
+    Head youngest() const;
+
     std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
     std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
     /// Bytes in one bin's queue.

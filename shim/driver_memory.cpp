@@ -1,0 +1,63 @@
+// Memory that the pool does not own, and what else takes device memory: natively a failed call
+// would have found what the pools cache, so it gets it.
+#include "shim/driver.h"
+#include "shim/room.h"
+
+namespace cachealloc::shim {
+
+#define WITH_ROOM(name, params, args)                                                              \
+    CUresult hook_##name params {                                                                  \
+        return with_room([&] { return real.name args; });                                          \
+    }
+
+WITH_ROOM(cuMemAllocAsync, (CUdeviceptr * pointer, std::size_t bytes, CUstream stream),
+          (pointer, bytes, stream))
+WITH_ROOM(cuMemAllocAsync_ptsz, (CUdeviceptr * pointer, std::size_t bytes, CUstream stream),
+          (pointer, bytes, stream))
+WITH_ROOM(cuMemAllocFromPoolAsync,
+          (CUdeviceptr * pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream),
+          (pointer, bytes, pool, stream))
+WITH_ROOM(cuMemAllocFromPoolAsync_ptsz,
+          (CUdeviceptr * pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream),
+          (pointer, bytes, pool, stream))
+WITH_ROOM(cuMemAllocPitch_v2,
+          (CUdeviceptr * pointer, std::size_t* pitch, std::size_t width, std::size_t height,
+           unsigned int element),
+          (pointer, pitch, width, height, element))
+WITH_ROOM(cuMemAllocManaged, (CUdeviceptr * pointer, std::size_t bytes, unsigned int flags),
+          (pointer, bytes, flags))
+WITH_ROOM(cuMemCreate,
+          (CUmemGenericAllocationHandle * handle, std::size_t bytes,
+           const CUmemAllocationProp* properties, unsigned long long flags),
+          (handle, bytes, properties, flags))
+WITH_ROOM(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR* descriptor),
+          (array, descriptor))
+WITH_ROOM(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor),
+          (array, descriptor))
+WITH_ROOM(cuMipmappedArrayCreate,
+          (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
+           unsigned int levels),
+          (array, descriptor, levels))
+WITH_ROOM(cuGraphInstantiateWithFlags,
+          (CUgraphExec * executable, CUgraph graph, unsigned long long flags),
+          (executable, graph, flags))
+WITH_ROOM(cuGraphInstantiateWithParams,
+          (CUgraphExec * executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params),
+          (executable, graph, params))
+WITH_ROOM(cuGraphInstantiateWithParams_ptsz,
+          (CUgraphExec * executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params),
+          (executable, graph, params))
+WITH_ROOM(cuModuleLoadData, (CUmodule * module, const void* image), (module, image))
+WITH_ROOM(cuModuleLoadDataEx,
+          (CUmodule * module, const void* image, unsigned int count, CUjit_option* options,
+           void** values),
+          (module, image, count, options, values))
+WITH_ROOM(cuModuleLoadFatBinary, (CUmodule * module, const void* binary), (module, binary))
+WITH_ROOM(cuLibraryLoadData,
+          (CUlibrary * library, const void* code, CUjit_option* jit_options, void** jit_values,
+           unsigned int jit_count, CUlibraryOption* options, void** values, unsigned int count),
+          (library, code, jit_options, jit_values, jit_count, options, values, count))
+
+#undef WITH_ROOM
+
+} // namespace cachealloc::shim

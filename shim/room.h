@@ -1,0 +1,23 @@
+// Device memory that the pools cache is free as far as the program knows: whoever is told by the
+// driver that there is none gets the pools' free memory back first.
+#pragma once
+
+#include "shim/cuda_types.h"
+
+namespace cachealloc::shim {
+
+// Gives the driver back what the pools of the current device hold and no one uses, waiting for
+// freed blocks whose work is not done as cudaFree would have. `except`: a pool that has done so
+// already. Returns whether anything was given back. Not beside an open capture.
+struct ContextPool;
+bool make_room(const ContextPool* except);
+
+// Runs `call`; where it finds no memory, makes room and runs it once more.
+template <class Call>
+CUresult with_room(Call call) {
+    const CUresult result = call();
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !make_room(nullptr)) return result;
+    return call();
+}
+
+} // namespace cachealloc::shim
