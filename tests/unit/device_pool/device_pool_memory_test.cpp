@@ -179,6 +179,26 @@ TEST_CASE("DevicePool memory: a large shared segment is tried before, the exact 
     CHECK(f.device.held() == 108 * kMiB);
 }
 
+TEST_CASE(
+    "DevicePool memory: a large free segment is not pinned by a small block within the slack") {
+    for (const bool slack : {true, false}) {
+        Options options = pool_options();
+        if (!slack) options.slack_mb = options.slack_percent = 0;
+        PoolFixture f(OrderLevel::ordered, options);
+        f.free(f.alloc(500 * kMiB));
+        REQUIRE(f.alloc(2 * kMiB) != nullptr);
+        CHECK(f.device.segments() == (slack ? 2U : 1U));
+        CHECK((f.pool->wholly_free_bytes() >= 500 * kMiB) == slack);
+        REQUIRE(f.alloc(400 * kMiB) != nullptr); // what the segment is for
+        CHECK(f.device.segments() == (slack ? 2U : 1U));
+    }
+    // Rather than fail, or wait, it is cut.
+    PoolFixture f(OrderLevel::ordered, pool_options(), 500 * kMiB);
+    f.free(f.alloc(500 * kMiB));
+    REQUIRE(f.alloc(2 * kMiB) != nullptr);
+    CHECK(f.device.released.empty());
+}
+
 TEST_CASE("DevicePool memory: a source that fails for another reason is passed on") {
     PoolFixture f(OrderLevel::ordered);
     f.device.fail_at = 1;

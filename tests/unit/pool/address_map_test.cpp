@@ -89,6 +89,20 @@ TEST_CASE("AddressMap: a start that is cleared gives its bytes to the block belo
     CHECK(f.map->find_containing(kBase + kGranule - 1) == first);
 }
 
+TEST_CASE("AddressMap: a look for the block below stops at its segment's start") {
+    Fixture f;
+    Segment low = Fixture::segment(kBase, kGranule);
+    Segment high = Fixture::segment(kBase + kGranule, kGranule); // no block of it is noted yet
+    REQUIRE(f.map->insert(low));
+    REQUIRE(f.map->insert(high));
+    Block* const block = f.start(kBase, kGranule - 512);
+    Block* const last = f.start(kBase + kGranule - 512, 512);
+    CHECK(f.map->find_containing(kBase + kGranule - 513) == block);
+    CHECK(f.map->find_containing(kBase + kGranule - 1) == last);
+    CHECK(f.map->find_containing(kBase + kGranule) == nullptr);
+    CHECK(f.map->find_containing(kBase + kGranule + 100000) == nullptr);
+}
+
 TEST_CASE("AddressMap: hidden segments are seen by nobody and come back as they were") {
     Fixture f;
     Segment segment = Fixture::segment(kBase, kGranule);

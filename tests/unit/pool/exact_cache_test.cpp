@@ -1,5 +1,6 @@
 #include "core/pool/exact_cache.h"
 
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <memory>
@@ -215,6 +216,41 @@ TEST_CASE("ExactCache: no block is ever lost or owned twice while threads swap a
     CHECK(left.size() == blocks.size());
     CHECK(std::set<Block*>(left.begin(), left.end()) ==
           std::set<Block*>(blocks.begin(), blocks.end()));
+}
+
+TEST_CASE("ExactCache: a head that went away and came back is not taken for the same stack") {
+    // Two threads take three blocks each of one short stack and put them back in another order.
+    Fixture f;
+    constexpr std::size_t kBlocks = 8;
+    std::vector<std::atomic<int>> owned(64);
+    std::atomic<int> twice{0};
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+        Block* const block = f.block(0);
+        REQUIRE(block->index < owned.size());
+        REQUIRE(f.put(block) == nullptr);
+    }
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+        threads.emplace_back([&] {
+            ThreadCache& mine = f.cache->mine();
+            for (int i = 0; i < 300000 && twice.load() == 0; ++i) {
+                std::array<Block*, 3> held{};
+                for (Block*& block : held) {
+                    block = f.cache->take(0, mine);
+                    if (block != nullptr && owned[block->index].exchange(1) != 0) ++twice;
+                }
+                for (Block* const block : {held[1], held[2], held[0]}) {
+                    if (block == nullptr) continue;
+                    owned[block->index].store(0);
+                    if (f.cache->put(block, mine) != nullptr) ++twice;
+                }
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+    REQUIRE(twice.load() == 0); // a stack that was damaged may be a ring
+    CHECK(f.drain().size() == kBlocks);
 }
 
 TEST_CASE("ExactCache: counters add up over threads") {

@@ -54,6 +54,34 @@ TEST_CASE("Heap: small and large requests do not share segments") {
     m.check();
 }
 
+TEST_CASE("Heap: how far a request may reach") {
+    HeapModel m;
+    const auto take = [&](std::uint64_t size, Heap::Reach reach) {
+        return m.hold(m.heap->take(size, reach));
+    };
+    m.put(m.grow(72 * kMiB, false, 72 * kMiB));
+    // A modest request does not pin a wholly free segment more than 8 times its size ...
+    CHECK(take(9 * kMiB - 512, Heap::Reach::modest) == nullptr);
+    Block* const ninth = take(9 * kMiB, Heap::Reach::modest);
+    REQUIRE(ninth != nullptr);
+    // ... but takes from one that is in use already.
+    Block* const next = take(2 * kMiB, Heap::Reach::modest);
+    REQUIRE(next != nullptr);
+    m.check();
+    m.put(ninth);
+    m.put(next);
+    CHECK(take(2 * kMiB, Heap::Reach::any) != nullptr);
+    // Segments of up to 64 MiB are never too large.
+    HeapModel n;
+    n.put(n.grow(64 * kMiB, false, 64 * kMiB));
+    CHECK(n.hold(n.heap->take(2 * kMiB, Heap::Reach::modest)) != nullptr);
+    // The other kind of segment only where asked for.
+    CHECK(n.heap->take(512, Heap::Reach::any) == nullptr);
+    CHECK(n.hold(n.heap->take(512, Heap::Reach::foreign)) != nullptr);
+    CHECK(n.heap->take(2 * kMiB, Heap::Reach::foreign) == nullptr);
+    n.check();
+}
+
 TEST_CASE("Heap: a remainder that is not worth keeping stays with the block") {
     HeapModel m;
     Block* const whole = m.grow(kGranule, false, kGranule - 64 * kKiB + 512);
