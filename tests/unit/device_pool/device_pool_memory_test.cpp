@@ -124,6 +124,28 @@ TEST_CASE(
     CHECK(f.first_complaint().empty());
 }
 
+TEST_CASE("DevicePool memory: releasing all waits for frees that natively wait, and no others") {
+    PoolFixture f(OrderLevel::fenced);
+    const std::vector<Block*> blocks = fill(f, 4, 2 * kMiB);
+    f.use(blocks[0], 0);
+    f.use(blocks[1], 1);
+    f.free(blocks[0]);
+    f.free(blocks[1]);
+    f.use(blocks[2], 2);
+    f.free(blocks[2], FreeKind::does_not_wait);
+    f.device.stuck_stream = 2;
+    f.device.release_waits = false; // else the first release finishes everything
+    CHECK(f.pool->release_all() == 4 * kMiB);
+    CHECK(f.device.pauses > 0);
+    CHECK(f.device.held() == 4 * kMiB);
+    const std::uint64_t pauses = f.device.pauses;
+    CHECK(f.pool->release_all() == 0);
+    CHECK(f.device.pauses == pauses);
+    f.device.finish_all();
+    CHECK(f.pool->release_all() == 2 * kMiB);
+    CHECK(f.first_complaint().empty());
+}
+
 TEST_CASE("DevicePool memory: out of memory is said, counted, and nothing is lost by it") {
     PoolFixture f(OrderLevel::fenced, pool_options(), 8 * kMiB);
     const std::vector<Block*> blocks = fill(f, 3, 2 * kMiB);

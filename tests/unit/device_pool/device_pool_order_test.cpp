@@ -197,6 +197,20 @@ TEST_CASE("DevicePool order: a fault that a poll sees makes the pool step aside 
     CHECK(f.pool->allocate(512).status == PoolStatus::pass_through);
 }
 
+TEST_CASE("DevicePool order: asked about a fault, the pool steps aside if there is one") {
+    PoolFixture f(OrderLevel::fenced);
+    f.free(f.alloc(512));
+    f.pool->check_for_fault();
+    CHECK(f.alloc(512) != nullptr);
+    f.device.fail_at = f.device.calls + 1; // an error that leaves the context alive
+    f.pool->check_for_fault();
+    CHECK(f.alloc(512) != nullptr);
+    f.device.order_failure_status = OrderStatus::lost;
+    f.device.fail_at = f.device.calls + 1;
+    f.pool->check_for_fault();
+    CHECK(f.pool->allocate(512).status == PoolStatus::pass_through);
+}
+
 TEST_CASE("DevicePool order: beside a capture a freed block is set aside and comes back after it") {
     const OrderLevel level =
         GENERATE(OrderLevel::ordered, OrderLevel::fenced, OrderLevel::finished);

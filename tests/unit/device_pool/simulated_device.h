@@ -168,7 +168,9 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     // ---- what a test sets and reads
     std::atomic<bool> several{false}; ///< the hint
     std::atomic<bool> capture_open{false};
-    bool one_stream_ = false;  ///< the program uses one stream: all work is ordered
+    std::size_t stuck_stream = kStreams; ///< makes no progress until finish_all()
+    bool release_waits = true;           ///< giving memory back waits for all work
+    bool one_stream_ = false;            ///< the program uses one stream: all work is ordered
     std::uint64_t fail_at = 0; ///< the call (from 1, counted over all) that fails, 0 = none
     std::uint64_t calls = 0;
     OrderStatus order_failure_status = OrderStatus::failed;
@@ -217,7 +219,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
             complain("released under a live block");
         }
         if (fails_now()) return {SourceStatus::failed, 0, 1};
-        finished_ = known_ = submitted_; // as cuMemFree, which waits for all work
+        if (release_waits) finished_ = known_ = submitted_; // as cuMemFree
         segments_.erase(address);
         held_ -= bytes;
         released.push_back(address);
@@ -234,7 +236,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     void advance_locked(int count) {
         for (int tries = 0; count > 0 && tries < 64; ++tries) {
             const std::size_t stream = random_() % kStreams;
-            if (finished_[stream] == submitted_[stream]) continue;
+            if (stream == stuck_stream || finished_[stream] == submitted_[stream]) continue;
             Clock needs = work_[stream][finished_[stream]];
             --needs[stream];
             if (!covers(finished_, needs)) continue;

@@ -78,6 +78,11 @@ TEST_CASE("Limbo: the head of one size or of all") {
     CHECK(f.limbo->pop(BinIndex::kNone, below(21)) != nullptr);
     CHECK(f.limbo->head(Limbo::kAny).stamp == 30);
     CHECK_FALSE(f.limbo->head(1).found);
+    CHECK(f.limbo->youngest().stamp == 50);
+    CHECK(f.limbo->pop(0, below(51)) != nullptr);
+    CHECK(f.limbo->youngest().stamp == 40); // the tail of a queue, not its head
+    CHECK(f.limbo->drain(below(100)) != nullptr);
+    CHECK_FALSE(f.limbo->youngest().found);
 }
 
 TEST_CASE("Limbo: drain takes the settled heads of every queue and nothing behind one that waits") {
