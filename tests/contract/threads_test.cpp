@@ -126,7 +126,7 @@ TEST_CASE("threads that free the same pointer: one succeeds", "[threads][errors]
 }
 
 // What dead threads freed is there for the living: all rounds together exceed the device.
-TEST_CASE("memory that ended threads freed comes back", "[threads][info]") {
+ALONE_TEST_CASE("memory that ended threads freed comes back", "[threads][info]") {
     Device device;
     const std::size_t before = free_memory();
     const std::size_t piece = before / 16;
@@ -154,7 +154,7 @@ TEST_CASE("memory that ended threads freed comes back", "[threads][info]") {
 }
 
 // Threads allocate and free beside one that fills the device and runs out again and again.
-TEST_CASE("running out of memory beside other threads", "[threads][errors]") {
+ALONE_TEST_CASE("running out of memory beside other threads", "[threads][errors]") {
     Device device;
     std::atomic<bool> stop{false};
     std::atomic<int> wrong{0};
