@@ -185,13 +185,14 @@ TEST_CASE("Limbo: threads that push, pop and drain conserve the blocks") {
             std::mt19937_64 random(static_cast<unsigned>(t));
             for (int i = 0; i < kPerThread; ++i) {
                 Block* const block = f.arena->make();
-                block->bin = static_cast<std::uint32_t>(random() % 3);
+                const auto bin = static_cast<std::uint32_t>(random() % 3);
+                block->bin = bin;
                 block->size = 512;
                 block->stamp = clock.fetch_add(1);
                 f.limbo->push(block);
                 mark.store(clock.load() / 2);
                 if (random() % 2 == 0) {
-                    if (Block* const out = f.limbo->pop(block->bin, below(mark.load()))) {
+                    if (Block* const out = f.limbo->pop(bin, below(mark.load()))) {
                         ++taken;
                         f.arena->recycle(out);
                     }
