@@ -40,7 +40,7 @@ CUresult free_device(std::uintptr_t p) {
         ContextPtr ctx;
         SIM_TRY(current_context(&ctx));
     }
-    SIM_TRY(forbid_while_capturing(false));
+    SIM_TRY(forbid_while_capturing(true));
     if (p == 0) {
         return CUDA_SUCCESS;
     }
