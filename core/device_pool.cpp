@@ -195,8 +195,21 @@ void DevicePool::enter_finished(bool may_wait) {
     if (fences_.finished(needed) || !rule_on(Rule::transition_sync)) return;
     if (!fences_.covered(needed)) fences_.fence(may_wait);
     if (may_wait && fences_.covered(needed) && timed_host_wait(needed).done()) return;
-    hold_.store(needed, std::memory_order_release);
+    const std::lock_guard lock(transition_);
+    hold_.store(std::max(needed, hold_.load(std::memory_order_relaxed)), std::memory_order_release);
     special_.fetch_or(kHold, std::memory_order_acq_rel);
+}
+
+/// Ends the hold if what it waits for has finished.
+bool DevicePool::hold_is_over() {
+    const Stamp hold = hold_.load(std::memory_order_acquire);
+    if (!fences_.covered(hold)) fences_.fence(false); // refused so far: a capture was open
+    while (!fences_.finished(hold) && fences_.poll()) {
+    }
+    const std::lock_guard lock(transition_);
+    if (!fences_.finished(hold_.load(std::memory_order_relaxed))) return false;
+    special_.fetch_and(~static_cast<std::uint32_t>(kHold), std::memory_order_acq_rel);
+    return true;
 }
 
 void DevicePool::check_for_fault() {

@@ -145,6 +145,7 @@ class DevicePool {
 
     PoolResult hand_out(Block* block, const Request& request);
     bool take_live(Block* block, DeviceAddress address);
+    bool hold_is_over();
     void set_aside_owned(Block* block);
     PoolResult settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine);
     void keep(Block* block, ThreadCache& mine);

@@ -29,14 +29,7 @@ PoolResult DevicePool::allocate_special(const Request& request) {
     if ((special_.load(std::memory_order_acquire) & kLost) != 0) {
         return {PoolStatus::pass_through, 0, 0};
     }
-    const Stamp hold = hold_.load(std::memory_order_acquire);
-    if (!fences_.covered(hold)) fences_.fence(false); // refused so far: a capture was open
-    while (!fences_.finished(hold) && fences_.poll()) {
-    }
-    if (fences_.finished(hold)) {
-        special_.fetch_and(~static_cast<std::uint32_t>(kHold), std::memory_order_acq_rel);
-        return allocate_slow(request);
-    }
+    if (hold_is_over()) return allocate_slow(request);
     Block* block = nullptr;
     if (grow(request, &block) == Growth::done) return hand_out(block, request);
     return {PoolStatus::pass_through, 0, 0};

@@ -162,7 +162,9 @@ void Contexts::survived(const std::vector<ContextPool*>& pools) {
 }
 
 void Contexts::enter_finished_everywhere(bool may_wait) {
-    finished_everywhere_.store(true, std::memory_order_release);
+    // After the first time no barrier settles anything, so there is nothing new to hold back.
+    const bool before = finished_everywhere_.exchange(true, std::memory_order_acq_rel);
+    if (before && !may_wait) return;
     std::vector<ContextPool*> pools;
     for_each([&](ContextPool& pool) { pools.push_back(&pool); });
     for (ContextPool* const pool : pools)

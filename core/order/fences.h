@@ -57,8 +57,11 @@ class Fences {
     bool settled(Stamp stamp, bool barrier_counts) const {
         if (finished(stamp)) return true;
         if (!barrier_counts && rule_on(Rule::finished_only)) return false;
+        // In this order: a barrier seen here was published before the level changed, if it did, so
+        // whoever changed it waits for that barrier.
+        const Stamp waited = waited_.load(std::memory_order_seq_cst);
         if (level() == OrderLevel::finished && rule_on(Rule::finished_level)) return false;
-        return stamp < waited_.load(std::memory_order_acquire);
+        return stamp < waited;
     }
 
     /// Asks the driver about at most two outstanding events. True if more stamps are finished than
@@ -104,7 +107,7 @@ class Fences {
         return now > done ? now - done : 0;
     }
 
-    OrderLevel level() const { return level_.load(std::memory_order_acquire); }
+    OrderLevel level() const { return level_.load(std::memory_order_seq_cst); }
 
     /// Moves down the list of levels; never up.
     void lower(OrderLevel level);
