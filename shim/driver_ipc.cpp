@@ -20,7 +20,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
             "cudaIpcGetMemHandle refused: the allocation shares its segment with others and "
             "does not begin it, so that importers would map the wrong memory; run this program "
             "with CACHEALLOC_CONF=pool:False");
-        return CUDA_ERROR_INVALID_VALUE;
+        return bad_pointer();
     }
     owned.segment->exported = true;
     return real.cuIpcGetMemHandle(handle, pointer);

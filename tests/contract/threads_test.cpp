@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -95,6 +96,10 @@ TEST_CASE("a ring of threads frees what the one before allocated", "[threads]") 
 
 TEST_CASE("threads that free the same pointer: one succeeds", "[threads][errors]") {
     constexpr int kThreads = 4;
+    if (!simcuda::control::simulated() && getenv("LD_PRELOAD") == nullptr) {
+        WARN("skipped natively: frees of one pointer by several threads crash driver 580.159");
+        return;
+    }
     Device device;
     void* const neighbour = allocate(4096);
     fill(neighbour, 4096, 1);
