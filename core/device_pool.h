@@ -119,7 +119,6 @@ class DevicePool {
 
     PoolStatistics statistics() const;
     Fences& fences() { return fences_; }
-    MemorySource& source() { return source_; }
 
   private:
     /// Reasons to leave the fast path; bits of special_.

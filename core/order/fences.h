@@ -94,9 +94,6 @@ class Fences {
     /// Whether a recorded fence covers `stamp`, or it is finished: without one it never would be.
     bool covered(Stamp stamp) const { return finished(stamp) || first_recorded_above(stamp) != 0; }
 
-    /// Whether everything that was settled by a barrier has finished by now.
-    bool barriers_finished() const { return finished(last_barrier()); }
-
     /// The highest stamp that a barrier has settled.
     Stamp last_barrier() const { return waited_.load(std::memory_order_seq_cst) - 1; }
 

@@ -2,6 +2,7 @@
 // through its frames.
 #include <atomic>
 #include <pthread.h>
+#include <sched.h>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -44,7 +45,7 @@ extern "C" __attribute__((visibility("default"))) int plugin_run() {
     std::atomic<bool> started{false};
     if (pthread_create(&thread, nullptr, wait_for_cancellation, &started) != 0) return -2;
     while (!started)
-        usleep(100);
+        sched_yield();
     pthread_cancel(thread);
     void* result = nullptr;
     pthread_join(thread, &result);
