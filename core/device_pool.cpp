@@ -84,6 +84,22 @@ PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) 
     return {};
 }
 
+template <class Wait>
+OrderResult DevicePool::timed(Wait wait) {
+    count(slow_.host_waits);
+    const auto start = std::chrono::steady_clock::now();
+    const OrderResult result = wait();
+    const auto spent = std::chrono::steady_clock::now() - start;
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count();
+    count(slow_.host_wait_ns, static_cast<std::uint64_t>(ns));
+    return result;
+}
+
+OrderResult DevicePool::timed_host_wait(Stamp stamp) {
+    if (fences_.finished(stamp)) return {};
+    return timed([&] { return fences_.host_wait(stamp); });
+}
+
 PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine) {
     const bool waits = kind == FreeKind::waits;
     block->stamp = stamp;
@@ -98,8 +114,7 @@ PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, Th
             finished = true;
         }
     } else if (waits) {
-        count(slow_.host_waits);
-        result = fences_.synchronize();
+        result = timed([this] { return fences_.synchronize(); });
         finished = true;
     } else {
         result.status = OrderStatus::refused; // without events it could only wait
@@ -116,18 +131,6 @@ PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, Th
         (waits ? limbo_ : polled_).push(block);
     }
     return {};
-}
-
-OrderResult DevicePool::timed_host_wait(Stamp stamp) {
-    if (fences_.finished(stamp)) return {};
-    count(slow_.host_waits);
-    const auto start = std::chrono::steady_clock::now();
-    const OrderResult result = fences_.host_wait(stamp);
-    const auto spent = std::chrono::steady_clock::now() - start;
-    count(slow_.host_wait_ns,
-          static_cast<std::uint64_t>(
-              std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
-    return result;
 }
 
 PoolResult DevicePool::set_aside(Block* block, DeviceAddress address) {

@@ -150,6 +150,8 @@ class DevicePool {
     void keep(Block* block, ThreadCache& mine);
     void count_free(const Block* block, ThreadCache& mine);
     PoolResult keep_live(Block* block, OrderResult result);
+    template <class Wait>
+    OrderResult timed(Wait wait);
     OrderResult timed_host_wait(Stamp stamp);
 
     // device_pool_miss.cpp: what happens when the caches have nothing

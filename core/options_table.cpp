@@ -81,7 +81,8 @@ constexpr Row kTable[] = {
     integer<&Options::slack_percent>("slack_percent", 0, 100,
                                      "The same as slack_mb, in percent of the live peak."),
     integer<&Options::cache_mb>("cache_mb", 0, kMaxMiB,
-                                "MiB of free blocks the exact-size caches may hold."),
+                                "MiB of free blocks the shared exact-size caches may hold; one "
+                                "block a size and thread comes on top."),
     {"roundup_power2_divisions",
      OptionType::divisions,
      {},

@@ -4,6 +4,7 @@
 #include "shim/driver.h"
 #include "shim/log.h"
 #include "shim/process.h"
+#include "shim/report.h"
 
 #include <algorithm>
 #include <new>
@@ -92,6 +93,8 @@ ContextPool* Contexts::make(CUcontext context, unsigned long long id) {
             "as natively; update the driver to have frees that do not");
     }
     pools_.push_back(pool);
+    logf(LogLevel::info, "device %d: a pool for context %llu, level %s", device, id,
+         name_of(pool->pool.fences().level()));
     return pool;
 }
 
@@ -165,6 +168,10 @@ void Contexts::enter_finished_everywhere(bool may_wait) {
     // After the first time no barrier settles anything, so there is nothing new to hold back.
     const bool before = finished_everywhere_.exchange(true, std::memory_order_acq_rel);
     if (before && !may_wait) return;
+    if (!before) {
+        log(LogLevel::info, "several contexts, peer access, IPC or stream memory operations: level "
+                            "finished from now on");
+    }
     std::vector<ContextPool*> pools;
     for_each([&](ContextPool& pool) { pools.push_back(&pool); });
     for (ContextPool* const pool : pools)

@@ -16,7 +16,7 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     if (owned.live == nullptr) return real.cuIpcGetMemHandle(handle, kNowhere);
     if (owned.live->address != owned.segment->base) {
         log_once(
-            "ipc-interior", LogLevel::warning,
+            "ipc-interior", LogLevel::error,
             "cudaIpcGetMemHandle refused: the allocation shares its segment with others and "
             "does not begin it, so that importers would map the wrong memory; run this program "
             "with CACHEALLOC_CONF=pool:False");

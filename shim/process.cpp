@@ -24,6 +24,9 @@ thread_local bool t_starting = false;
 void report_options(const ParseReport& report, const Options& options) {
     for (std::size_t i = 0; i < report.size(); ++i)
         log(LogLevel::error, report[i]);
+    if (report.dropped() != 0) {
+        logf(LogLevel::error, "CACHEALLOC_CONF: %zu more like these", report.dropped());
+    }
     if (options.strict && report.mistakes() != 0) {
         log(LogLevel::error, "strict:True and CACHEALLOC_CONF has mistakes: ending the process");
         _exit(2);

@@ -7,6 +7,8 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include <unistd.h>
+
 namespace cachealloc::shim {
 
 namespace {
@@ -40,6 +42,12 @@ constexpr Row kRows[] = {
     {"out_of_memory", &PoolStatistics::out_of_memory},
 };
 
+double mib(std::uint64_t bytes) {
+    return static_cast<double>(bytes) / static_cast<double>(kMiB);
+}
+
+} // namespace
+
 const char* name_of(OrderLevel level) {
     switch (level) {
     case OrderLevel::ordered:
@@ -53,12 +61,6 @@ const char* name_of(OrderLevel level) {
     }
     return "unknown";
 }
-
-double mib(std::uint64_t bytes) {
-    return static_cast<double>(bytes) / static_cast<double>(kMiB);
-}
-
-} // namespace
 
 void print_statistics() {
     Process* const state = process();
@@ -74,12 +76,13 @@ void print_statistics() {
         ++pools;
     });
     char line[2048];
-    int at = std::snprintf(line, sizeof(line),
-                           "cachealloc-stats: {\"pools\": %" PRIu64 ", \"level\": \"%s\""
-                           ", \"driver_alloc_calls\": %" PRIu64 ", \"driver_free_calls\": %" PRIu64
-                           ", \"passed_calls\": %" PRIu64,
-                           pools, pools == 0 ? "none" : name_of(level), state->calls.alloc.load(),
-                           state->calls.free.load(), state->calls.passed.load());
+    int at = std::snprintf(
+        line, sizeof(line),
+        "cachealloc-stats: {\"pid\": %d, \"pools\": %" PRIu64 ", \"level\": \"%s\""
+        ", \"driver_alloc_calls\": %" PRIu64 ", \"driver_free_calls\": %" PRIu64
+        ", \"passed_calls\": %" PRIu64,
+        static_cast<int>(getpid()), pools, pools == 0 ? "none" : name_of(level),
+        state->calls.alloc.load(), state->calls.free.load(), state->calls.passed.load());
     for (const Row& row : kRows) {
         at += std::snprintf(line + at, sizeof(line) - static_cast<std::size_t>(at),
                             ", \"%s\": %" PRIu64, row.name, sum.*row.member);
@@ -95,10 +98,11 @@ void report_out_of_memory(ContextPool& context, std::uint64_t bytes) {
                                 : 100.0 * (1.0 - static_cast<double>(now.largest_free_bytes) /
                                                      static_cast<double>(now.cached_bytes));
     logf(LogLevel::error,
-         "out of device memory: %.1f MiB requested on device %d; live %.1f MiB in %" PRIu64
+         "out of device memory: %" PRIu64
+         " bytes (%.1f MiB) requested on device %d; live %.1f MiB in %" PRIu64
          " blocks, cached %.1f MiB, largest free block %.1f MiB, fragmentation %.0f %%",
-         mib(bytes), context.device, mib(now.allocated_bytes), now.allocations - now.frees, free,
-         mib(now.largest_free_bytes), unusable);
+         bytes, mib(bytes), context.device, mib(now.allocated_bytes), now.allocations - now.frees,
+         free, mib(now.largest_free_bytes), unusable);
 }
 
 } // namespace cachealloc::shim

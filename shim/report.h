@@ -7,6 +7,9 @@
 
 namespace cachealloc::shim {
 
+// The level as users write it.
+const char* name_of(OrderLevel level);
+
 // One line of JSON on stderr, `cachealloc-stats: {..}`, over all pools of the process. For exit.
 void print_statistics();
 

@@ -78,9 +78,16 @@ void* find_in_any_runtime(const char* name) {
     return nullptr;
 }
 
+// Every runtime has it and no preload replaces it: it leads to the runtime itself, past any other
+// library that brings a cudaMalloc of its own, such as a second copy of this one, which would look
+// for ours in turn.
+constexpr const char* kAnchor = "cudaRuntimeGetVersion";
+
 void* find_for(const LoadedObject& caller, const char* name) {
-    if (void* address = caller.find(name)) return address;
-    if (void* address = real_dlsym(RTLD_NEXT, name)) return address;
+    for (void* const anchor : {caller.find(kAnchor), real_dlsym(RTLD_NEXT, kAnchor)}) {
+        const LoadedObject runtime(anchor != nullptr ? object_of(anchor) : nullptr);
+        if (void* const address = runtime ? runtime.find(name) : nullptr) return address;
+    }
     return find_in_any_runtime(name);
 }
 

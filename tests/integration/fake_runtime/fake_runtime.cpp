@@ -7,6 +7,10 @@ RUNTIME_EXPORT int cudaMalloc(void** pointer, std::size_t) {
     *pointer = nullptr;
     return RUNTIME_ID + 1;
 }
+RUNTIME_EXPORT int cudaRuntimeGetVersion(int* version) {
+    *version = RUNTIME_ID;
+    return 0;
+}
 RUNTIME_EXPORT int cudaFree(void*) {
     return RUNTIME_ID + 2;
 }

@@ -68,6 +68,7 @@ def many_mistakes():
     status, said, out = run(",".join(f"bad{i}:1" for i in range(100)))
     expect(status == 0 and "right" in out, f"status {status}")
     expect(10 <= len(said) <= 40, f"{len(said)} lines")
+    expect("more like these" in said[-1], f"what was left out is not counted: {said[-1]}")
 
 
 def without_cuda():
