@@ -2,6 +2,7 @@
 #     NAME <name>
 #     COMMAND <program or target> [arguments...]
 #     [SHIM <target> | SHIM NONE]      default cachealloc; NONE runs the program natively
+#     [INSTRUMENTED]                   the program is built with the preset's sanitizer (our C++ is)
 #     [REAL_CUDA]                      leave LD_LIBRARY_PATH alone: the machine's own libcuda.so.1
 #     [PRELOAD_BEFORE <library>...]    other libraries, in front of the shim
 #     [PRELOAD_AFTER <library>...]     and behind it
@@ -15,9 +16,10 @@
 # g++'s shared ASan ends any process in which it is not the first library. Leaks are not looked for,
 # since the program is not ours; tests linked against our own code run without this function and keep
 # leak detection. Everything else is left to set_tests_properties (PASS_REGULAR_EXPRESSION, ...).
-# Exit status 77 means skipped.
+# An INSTRUMENTED program brings the runtime itself, so that with SHIM NONE nothing is preloaded: g++'s
+# libtsan alone, preloaded, crashes every shell that the program starts. Exit status 77 means skipped.
 function(cachealloc_add_preload_test)
-    cmake_parse_arguments(PARSE_ARGV 0 arg "REAL_CUDA" "NAME;SHIM;TIMEOUT"
+    cmake_parse_arguments(PARSE_ARGV 0 arg "REAL_CUDA;INSTRUMENTED" "NAME;SHIM;TIMEOUT"
         "COMMAND;PRELOAD_BEFORE;PRELOAD_AFTER;LABELS;ENV")
     if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_COMMAND)
         message(FATAL_ERROR "cachealloc_add_preload_test: NAME and COMMAND are needed; "
@@ -34,6 +36,9 @@ function(cachealloc_add_preload_test)
     endif()
 
     set(preload ${CACHEALLOC_SANITIZER_RUNTIME} ${arg_PRELOAD_BEFORE})
+    if(arg_INSTRUMENTED AND arg_SHIM STREQUAL "NONE")
+        set(preload ${arg_PRELOAD_BEFORE})
+    endif()
     if(NOT arg_SHIM STREQUAL "NONE")
         list(APPEND preload $<TARGET_FILE:${arg_SHIM}>)
     endif()
