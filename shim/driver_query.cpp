@@ -37,7 +37,7 @@ void answer(const Block& block, CUpointer_attribute attribute, void* data) {
 
 // A writer outside CUDA is about to learn of this memory: what used it before must be done.
 CUresult await_users(const Owned& owned) {
-    if (owned.live == nullptr) return CUDA_SUCCESS;
+    if (owned.segment == nullptr || owned.live == nullptr) return CUDA_SUCCESS;
     const PoolResult result = owned.segment->pool->await_earlier_users();
     if (result.status == PoolStatus::done || result.native == 0) return CUDA_SUCCESS;
     return static_cast<CUresult>(result.native);
