@@ -35,6 +35,10 @@ function(cachealloc_add_preload_test)
         set(arg_TIMEOUT 120)
     endif()
 
+    if(CACHEALLOC_SANITIZE)
+        math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}") # TSan takes up to ten times as long
+    endif()
+
     set(preload ${CACHEALLOC_SANITIZER_RUNTIME} ${arg_PRELOAD_BEFORE})
     if(arg_INSTRUMENTED AND arg_SHIM STREQUAL "NONE")
         set(preload ${arg_PRELOAD_BEFORE})
