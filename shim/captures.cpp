@@ -4,6 +4,8 @@
 #include "shim/process.h"
 
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
 namespace cachealloc::shim {
 

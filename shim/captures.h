@@ -4,12 +4,7 @@
 
 #include "shim/cuda_types.h"
 
-#include <mutex>
-#include <vector>
-
 namespace cachealloc::shim {
-
-struct Process;
 
 class Captures {
   public:

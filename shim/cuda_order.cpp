@@ -80,8 +80,11 @@ OrderResult CudaOrder::wait_on_device(std::uint32_t index) {
     return translate(made == CUDA_SUCCESS ? real.cuCtxWaitEvent(owner_.handle, handle) : made);
 }
 
+// Without events the whole wait is inside the gate: a capture that begins meanwhile waits for it,
+// as it natively waits for another thread's cuMemFree (measured on an H200).
 OrderResult CudaOrder::synchronize() {
-    if (process_.gate.open() != 0) return {OrderStatus::refused, 0};
+    const GatePass pass(process_.gate);
+    if (!pass.inside()) return {OrderStatus::refused, 0};
     const CurrentContext scope(owner_.handle);
     return translate(real.cuCtxSynchronize());
 }

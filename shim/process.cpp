@@ -34,16 +34,13 @@ void report_options(const ParseReport& report, const Options& options) {
 }
 
 #ifdef CACHEALLOC_TEST_SWITCHES
-// CACHEALLOC_TEST_DISABLE=fence,barrier,..: the rules by their names in core/order/rules.h.
+// CACHEALLOC_TEST_DISABLE=fence,barrier,..: the rules by their names (kRuleNames).
 void switch_rules_off() {
     const char* const text = getenv("CACHEALLOC_TEST_DISABLE");
     if (text == nullptr) return;
-    static constexpr const char* kNames[] = {"fence",          "numbering",     "barrier",
-                                             "finished_level", "finished_only", "capture_aside",
-                                             "transition_sync"};
     const std::string_view off(text);
     std::uint32_t bit = 1;
-    for (const char* name : kNames) {
+    for (const char* name : kRuleNames) {
         if (off.find(name) != std::string_view::npos) g_rules_off.fetch_or(bit);
         bit <<= 1;
     }

@@ -6,10 +6,11 @@
 
 namespace cachealloc::shim {
 
+struct ContextPool;
+
 // Gives the driver back what the pools of the current device hold and no one uses, waiting for
 // freed blocks whose work is not done as cudaFree would have. `except`: a pool that has done so
 // already. Returns whether anything was given back. Not beside an open capture.
-struct ContextPool;
 bool make_room(const ContextPool* except);
 
 // Runs `call`; where it finds no memory, makes room and runs it once more.

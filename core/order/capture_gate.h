@@ -14,8 +14,8 @@ namespace cachealloc {
 /// thread's begin; so both sides announce themselves first and look second (sequentially
 /// consistent), and the one inside is waited for.
 ///
-/// It is the one thing of ours held across a driver call; a thread inside never waits for the
-/// device, so begin() is short.
+/// It is the one thing of ours held across a driver call. Only where a free has to wait for the
+/// device (level `wait`) does a thread inside do so, and begin() with it, as it natively would.
 class CaptureGate {
   public:
     /// True: the caller is inside and must call leave(). False: a capture is open, nothing is held.

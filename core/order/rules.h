@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace cachealloc {
 
@@ -18,6 +20,12 @@ enum class Rule : std::uint32_t {
 };
 
 #ifdef CACHEALLOC_TEST_SWITCHES
+/// The rules' names, in the order of Rule.
+inline constexpr const char* kRuleNames[] = {"fence",          "numbering",     "barrier",
+                                             "finished_level", "finished_only", "capture_aside",
+                                             "transition_sync"};
+static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::transition_sync) + 1);
+
 /// One bit per Rule, set = switched off.
 inline std::atomic<std::uint32_t> g_rules_off{0};
 
