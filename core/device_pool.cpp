@@ -73,10 +73,10 @@ PoolResult DevicePool::keep_live(Block* block, OrderResult result) {
 PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) {
     const Stamp stamp = fences_.stamp();
     if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
-    if (!rule_on(Rule::finished_only)) kind = FreeKind::waits;
+    if (kind == FreeKind::does_not_wait && !rule_on(Rule::finished_only)) kind = FreeKind::waits;
     ThreadCache& mine = cache_.mine();
-    const bool host_waits = kind == FreeKind::waits && options_.free_mode == FreeMode::sync;
-    if ((fences_.level() != OrderLevel::ordered || host_waits) && rule_on(Rule::fence)) {
+    const bool ordered = fences_.level() == OrderLevel::ordered;
+    if ((!ordered || kind == FreeKind::waits_on_host) && rule_on(Rule::fence)) {
         return settle_freed(block, kind, stamp, mine);
     }
     count_free(block, mine);
@@ -85,13 +85,14 @@ PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) 
 }
 
 template <class Wait>
-OrderResult DevicePool::timed(Wait wait) {
+OrderResult DevicePool::timed(Wait wait, std::uint64_t* spent_ns) {
     count(slow_.host_waits);
     const auto start = std::chrono::steady_clock::now();
     const OrderResult result = wait();
     const auto spent = std::chrono::steady_clock::now() - start;
     const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count();
     count(slow_.host_wait_ns, static_cast<std::uint64_t>(ns));
+    if (spent_ns != nullptr) *spent_ns = static_cast<std::uint64_t>(ns);
     return result;
 }
 
@@ -100,8 +101,16 @@ OrderResult DevicePool::timed_host_wait(Stamp stamp) {
     return timed([&] { return fences_.host_wait(stamp); });
 }
 
+OrderResult DevicePool::wait_as_natively(Stamp stamp) {
+    std::uint64_t spent_ns = 0;
+    const OrderResult result = timed([&] { return fences_.host_wait(stamp); }, &spent_ns);
+    count(slow_.native_waits);
+    count(slow_.native_wait_ns, spent_ns);
+    return result;
+}
+
 PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine) {
-    const bool waits = kind == FreeKind::waits;
+    const bool waits = kind != FreeKind::does_not_wait;
     block->stamp = stamp;
     block->barrier_counts = waits;
     OrderResult result;
@@ -109,8 +118,8 @@ PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, Th
     if (fences_.level() != OrderLevel::wait) {
         result = fences_.fence(waits);
         if (result.done()) count(slow_.fences);
-        if (result.done() && waits && options_.free_mode == FreeMode::sync) {
-            result = timed_host_wait(stamp);
+        if (result.done() && kind == FreeKind::waits_on_host) {
+            result = wait_as_natively(stamp);
             finished = true;
         }
     } else if (waits) {
@@ -257,6 +266,8 @@ PoolStatistics DevicePool::statistics() const {
     all.barriers = relaxed(slow_.barriers);
     all.host_waits = relaxed(slow_.host_waits);
     all.host_wait_ns = relaxed(slow_.host_wait_ns);
+    all.native_waits = relaxed(slow_.native_waits);
+    all.native_wait_ns = relaxed(slow_.native_wait_ns);
     all.set_aside = relaxed(slow_.set_aside);
     all.out_of_memory = relaxed(slow_.oom);
     return all;

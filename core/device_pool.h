@@ -30,7 +30,11 @@ struct PoolResult {
 
 /// Whether the native counterpart of a free waits for the context's earlier work. Only such frees
 /// give the right to make later work wait for it.
-enum class FreeKind { waits, does_not_wait };
+enum class FreeKind {
+    waits,         ///< natively it waits; here nobody would notice that it does not
+    waits_on_host, ///< natively it waits, and so it must here: somebody may lean on it
+    does_not_wait, ///< natively it does not wait
+};
 
 /// What a pool has done so far. Current values are exact when no call is running.
 struct PoolStatistics {
@@ -55,6 +59,8 @@ struct PoolStatistics {
     std::uint64_t barriers = 0;
     std::uint64_t host_waits = 0;
     std::uint64_t host_wait_ns = 0;
+    std::uint64_t native_waits = 0; ///< of the host waits: frees that waited as natively
+    std::uint64_t native_wait_ns = 0;
     std::uint64_t set_aside = 0;
     std::uint64_t out_of_memory = 0;
 };
@@ -130,6 +136,7 @@ class DevicePool {
     struct SlowCounters {
         std::atomic<std::uint64_t> limbo_hits, tree_hits, segment_allocs, segment_frees;
         std::atomic<std::uint64_t> fences, barriers, host_waits, host_wait_ns, set_aside, oom;
+        std::atomic<std::uint64_t> native_waits, native_wait_ns;
     };
     static void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
         counter.fetch_add(by, std::memory_order_relaxed);
@@ -151,8 +158,9 @@ class DevicePool {
     void count_free(const Block* block, ThreadCache& mine);
     PoolResult keep_live(Block* block, OrderResult result);
     template <class Wait>
-    OrderResult timed(Wait wait);
+    OrderResult timed(Wait wait, std::uint64_t* spent_ns = nullptr);
     OrderResult timed_host_wait(Stamp stamp);
+    OrderResult wait_as_natively(Stamp stamp);
 
     // device_pool_miss.cpp: what happens when the caches have nothing
     PoolResult allocate_slow(const Request& request);

@@ -83,7 +83,9 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
     if (!ours) return pass_free(state, pointer);
     if (state->capturing()) return free_beside_capture(block, pointer);
     if (block == nullptr) return bad_pointer();
-    return code_of(block->segment->pool->free(block, pointer, FreeKind::waits));
+    const bool sync = state->options.free_mode == FreeMode::sync;
+    const FreeKind kind = sync ? FreeKind::waits_on_host : FreeKind::waits;
+    return code_of(block->segment->pool->free(block, pointer, kind));
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {

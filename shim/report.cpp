@@ -38,6 +38,8 @@ constexpr Row kRows[] = {
     {"barriers", &PoolStatistics::barriers},
     {"host_waits", &PoolStatistics::host_waits},
     {"host_wait_ns", &PoolStatistics::host_wait_ns},
+    {"native_waits", &PoolStatistics::native_waits},
+    {"native_wait_ns", &PoolStatistics::native_wait_ns},
     {"set_aside", &PoolStatistics::set_aside},
     {"out_of_memory", &PoolStatistics::out_of_memory},
 };

@@ -140,6 +140,26 @@ TEST_CASE("DevicePool order: free:sync waits as natively, at every level") {
     CHECK(f.first_complaint().empty());
 }
 
+TEST_CASE("DevicePool order: only a free that is told to wait does so, and it is counted") {
+    const OrderLevel level =
+        GENERATE(OrderLevel::ordered, OrderLevel::fenced, OrderLevel::finished);
+    CAPTURE(static_cast<int>(level));
+    PoolFixture f(level);
+    Block* const first = f.alloc(4096);
+    Block* const second = f.alloc(4096);
+    f.use(first);
+    CHECK(f.free(first, FreeKind::waits).status == PoolStatus::done);
+    CHECK_FALSE(f.device.idle());
+    CHECK(f.pool->statistics().native_waits == 0);
+    f.use(second);
+    CHECK(f.free(second, FreeKind::waits_on_host).status == PoolStatus::done);
+    CHECK(f.device.idle());
+    CHECK(f.pool->statistics().native_waits == 1);
+    CHECK(f.pool->statistics().host_waits == 1);
+    CHECK(f.pool->statistics().native_wait_ns == f.pool->statistics().host_wait_ns);
+    CHECK(f.first_complaint().empty());
+}
+
 TEST_CASE("DevicePool order: a free that does not wait natively does not wait under free:sync") {
     PoolFixture f(OrderLevel::fenced, pool_options(FreeMode::sync));
     Block* const block = f.alloc(4096);

@@ -21,12 +21,14 @@ struct PoolFixture {
     std::unique_ptr<cachealloc::AddressMap> map = std::make_unique<cachealloc::AddressMap>();
     std::unique_ptr<cachealloc::BlockArena> arena = std::make_unique<cachealloc::BlockArena>();
     std::unique_ptr<cachealloc::DevicePool> pool;
+    const bool sync; ///< frees that natively wait do so here
 
     explicit PoolFixture(cachealloc::OrderLevel level,
                          const cachealloc::Options& options = pool_options(),
                          std::uint64_t memory = cachealloc::kGiB, std::uint64_t seed = 1)
         : device(memory, seed), pool(std::make_unique<cachealloc::DevicePool>(
-                                    *map, *arena, device, device, level, options)) {
+                                    *map, *arena, device, device, level, options)),
+          sync(options.free_mode == cachealloc::FreeMode::sync) {
         device.one_stream_ = level == cachealloc::OrderLevel::ordered;
     }
 
@@ -48,6 +50,7 @@ struct PoolFixture {
         const std::uint64_t size = block->size;
         const bool only_finished = kind == cachealloc::FreeKind::does_not_wait;
         device.given_up(address, size, only_finished);
+        if (sync && kind == cachealloc::FreeKind::waits) kind = cachealloc::FreeKind::waits_on_host;
         const cachealloc::PoolResult result = pool->free(block, address, kind);
         if (result.status != cachealloc::PoolStatus::done) device.kept(address, size);
         return result;
