@@ -44,6 +44,10 @@ typedef struct SimKernel {
     // What happens at the end of that time. The closure is copied; it must be trivially copyable.
     void (*body)(struct SimKernel*, void (*run)(void* closure), const void* closure,
                  std::size_t bytes);
+    // For kernels launched with programmatic stream serialization: here the kernel waits for the
+    // one in front of it (cudaGridDependencySynchronize). Accesses declared before this call are
+    // made before that wait, later ones behind it. A kernel that never calls it never waits.
+    void (*waits_for_front)(struct SimKernel*);
 } SimKernel;
 
 } // extern "C"

@@ -89,6 +89,9 @@ CUresult launch(bool pt, CUgraphExec handle, CUstream stream) {
     std::vector<OpPtr> before{begin, exec->last};
     std::map<const Node*, OpPtr> ops;
     std::vector<OpPtr> all{begin};
+    // A node takes over the slot of a node that it comes behind, once; every other branch gets a
+    // slot of its own, or the oracle would take branches for ordered.
+    std::map<std::uint32_t, OpPtr> ends{{s->slot, begin}}; // the latest node of each slot
     for (const auto& node : exec->nodes) {
         std::vector<OpPtr> after = before;
         for (const auto& earlier : node->after) {
@@ -97,10 +100,21 @@ CUresult launch(bool pt, CUgraphExec handle, CUstream stream) {
                 after.push_back(op->second);
             }
         }
+        const auto free = std::find_if(ends.begin(), ends.end(), [&](const auto& end) {
+            return std::find(after.begin(), after.end(), end.second) != after.end();
+        });
+        const std::uint32_t slot = free == ends.end() ? w.take_slot() : free->first;
         Work work = node->work;
         work.label += " of a graph";
-        ops[node.get()] = w.submit_after(s->ctx, s, std::move(work), after, false);
-        all.push_back(ops[node.get()]);
+        const OpPtr op = w.submit_after(s->ctx, s, std::move(work), after, false, slot);
+        ops[node.get()] = op;
+        ends[slot] = op;
+        all.push_back(op);
+    }
+    for (const auto& [slot, op] : ends) {
+        if (slot != s->slot) {
+            w.give_slot(slot);
+        }
     }
     Work last;
     last.label = "the end of a graph";

@@ -1,6 +1,7 @@
 // Kernels as host twins, modules, libraries, and host functions.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "../twin.h"
@@ -55,6 +56,14 @@ Work& work_of(SimKernel* k) {
     return *static_cast<Work*>(k->state);
 }
 
+// What was declared so far is done before the wait.
+void declare_wait(SimKernel* k) {
+    Work& work = work_of(k);
+    for (Access& a : work.accesses) {
+        a.early = true;
+    }
+    work.waits_for_front = true;
+}
 void declare_read(SimKernel* k, const void* p, std::size_t bytes) {
     work_of(k).accesses.push_back({reinterpret_cast<std::uintptr_t>(p), bytes, false});
 }
@@ -74,7 +83,8 @@ void declare_body(SimKernel* k, void (*run)(void*), const void* closure, std::si
 
 } // namespace
 
-CUresult simcuda::launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args) {
+CUresult simcuda::launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args,
+                         bool programmatic) {
     const Function* f = function_of(handle);
     if (f == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -87,6 +97,7 @@ CUresult simcuda::launch(const StreamPtr& s, CUfunction handle, const Shape& sha
     Work work;
     work.label = "kernel " + f->name;
     work.kernel = true;
+    work.programmatic = programmatic;
     work.duration = world().setting("kernel_ns");
     SimKernel k{};
     for (int i = 0; i < 3; ++i) {
@@ -98,6 +109,7 @@ CUresult simcuda::launch(const StreamPtr& s, CUfunction handle, const Shape& sha
     k.writes = declare_write;
     k.duration_ns = declare_duration;
     k.body = declare_body;
+    k.waits_for_front = declare_wait;
     f->twin(&k, args);
     return submit(s, std::move(work));
 }
@@ -116,21 +128,66 @@ CUresult simcuda::call_host(const StreamPtr& s, CUhostFn fn, void* data) {
 namespace {
 
 CUresult launch_kernel(bool pt, CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                       unsigned by, unsigned bz, CUstream stream, void** args, void** extra) {
+                       unsigned by, unsigned bz, CUstream stream, void** args, void** extra,
+                       bool programmatic = false) {
     StreamPtr s;
     SIM_TRY(stream_of(stream, pt, &s));
     if (extra != nullptr) {
         return CUDA_ERROR_NOT_SUPPORTED; // a twin takes arguments one by one
     }
-    return launch(s, f, {{gx, gy, gz}, {bx, by, bz}}, args);
+    return launch(s, f, {{gx, gy, gz}, {bx, by, bz}}, args, programmatic);
+}
+
+// An event of the launch itself fires while the kernel runs: whoever waits for it knows what the
+// kernel came behind, and nothing of the kernel.
+CUresult record_at_start(const StreamPtr& s, CUevent handle, int flags) {
+    World& w = world();
+    const EventPtr e = w.events.find(handle);
+    if (e == nullptr || e->ctx != s->ctx) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (flags != 0 || (e->flags & CU_EVENT_DISABLE_TIMING) == 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (s->capture != nullptr) {
+        e->capture = s->capture;
+        e->nodes = s->tail;
+        e->op = nullptr;
+        return CUDA_SUCCESS;
+    }
+    Work work;
+    work.label = "an event of a launch";
+    work.duration = 0;
+    e->capture = nullptr;
+    e->nodes.clear();
+    e->op = w.submit_after(s->ctx, nullptr, std::move(work), s->front.after, false);
+    return CUDA_SUCCESS;
 }
 
 CUresult launch_ex(bool pt, const CUlaunchConfig* c, CUfunction f, void** args, void** extra) {
-    if (c == nullptr) {
+    if (c == nullptr || (c->attrs == nullptr && c->numAttrs > 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return launch_kernel(pt, f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
-                         c->blockDimZ, c->hStream, args, extra);
+    const std::vector<CUlaunchAttribute> attributes(c->attrs, c->attrs + c->numAttrs);
+    const bool programmatic =
+        std::any_of(attributes.begin(), attributes.end(), [](const CUlaunchAttribute& a) {
+            return a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                   a.value.programmaticStreamSerializationAllowed != 0;
+        });
+    SIM_TRY(launch_kernel(pt, f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY,
+                          c->blockDimZ, c->hStream, args, extra, programmatic));
+    StreamPtr s;
+    SIM_TRY(stream_of(c->hStream, pt, &s));
+    for (const CUlaunchAttribute& a : attributes) {
+        if (a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+            SIM_TRY(record_at_start(s, a.value.programmaticEvent.event,
+                                    a.value.programmaticEvent.flags));
+        } else if (a.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+            SIM_TRY(record_at_start(s, a.value.launchCompletionEvent.event,
+                                    a.value.launchCompletionEvent.flags));
+        }
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult host_function(bool pt, CUstream stream, CUhostFn fn, void* data) {

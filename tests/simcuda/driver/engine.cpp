@@ -35,13 +35,48 @@ std::vector<OpPtr> World::predecessors(const StreamPtr& s) {
 }
 
 OpPtr World::submit(const StreamPtr& s, Work work, const OpPtr& also) {
+    if (work.programmatic && s->front.op != nullptr && s->front.last == s->last) {
+        return submit_programmatic(s, std::move(work));
+    }
     auto before = predecessors(s);
     before.push_back(also);
-    return submit_after(s->ctx, s, std::move(work), before, true);
+    const bool kernel = work.kernel;
+    const OpPtr op = submit_after(s->ctx, s, std::move(work), before, true);
+    if (kernel) {
+        s->front = {op, op, std::move(before)};
+    }
+    return op;
+}
+
+// The kernel comes behind what the one in front of it came behind. Its slot is its own, since its
+// place on the stream no longer says what it is ordered with; a marker stands for both kernels on
+// the stream, so that whatever follows comes behind both.
+OpPtr World::submit_programmatic(const StreamPtr& s, Work work) {
+    std::vector<OpPtr> after = predecessors(s);
+    after.front() = nullptr; // the stream's own last
+    after.insert(after.end(), s->front.after.begin(), s->front.after.end());
+    std::vector<OpPtr> whole = after;
+    const bool waits = work.waits_for_front;
+    if (waits) {
+        whole.push_back(s->front.op);
+    }
+    const std::uint32_t slot = take_slot();
+    const OpPtr op = submit_after(s->ctx, s, std::move(work), whole, false, slot);
+    give_slot(slot);
+    if (waits) {
+        op->early_clock = host_;
+        op->early_after = after;
+    }
+    Work marker;
+    marker.label = "the end of two kernels";
+    marker.duration = 0;
+    const OpPtr last = submit_after(s->ctx, s, std::move(marker), {s->last, op}, true);
+    s->front = {last, op, std::move(after)};
+    return last;
 }
 
 OpPtr World::submit_after(const ContextPtr& ctx, const StreamPtr& s, Work work,
-                          const std::vector<OpPtr>& after, bool moves_stream) {
+                          const std::vector<OpPtr>& after, bool moves_stream, std::uint32_t slot) {
     auto op = std::make_shared<Op>();
     op->id = ++next_op_;
     op->label = std::make_shared<const std::string>(
@@ -59,8 +94,8 @@ OpPtr World::submit_after(const ContextPtr& ctx, const StreamPtr& s, Work work,
         depend(op, before);
     }
     if (s != nullptr) {
-        op->slot = s->slot;
-        op->epoch = ++epochs_[s->slot];
+        op->slot = slot == kNoSlot ? s->slot : slot;
+        op->epoch = ++epochs_[op->slot];
         if (op->clock.size() <= op->slot) {
             op->clock.resize(op->slot + 1);
         }
@@ -148,6 +183,7 @@ void World::finish(const OpPtr& op) {
     op->next.clear();
     op->work.effect = nullptr;
     op->work.gate = nullptr;
+    op->early_after.clear();
     if (blocked_ > 0) {
         changed_.notify_all();
     }
@@ -158,6 +194,11 @@ void World::finish(const OpPtr& op) {
 void World::check_accesses(const OpPtr& op) {
     if (op->work.kernel && settings["fault"] > 0 && --settings["fault"] == 0) {
         op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    for (const OpPtr& before : op->early_after) {
+        if (before != nullptr) {
+            join(*op->early_clock, before->clock);
+        }
     }
     for (const Access& a : op->work.accesses) {
         if (op->ctx->fault != CUDA_SUCCESS) {
@@ -197,7 +238,8 @@ void World::check_accesses(const OpPtr& op) {
             continue;
         }
         const Stamp stamp{op->slot, op->epoch, op->id, op->label};
-        for (const Race& r : oracle.access(a.begin, a.begin + a.bytes, a.write, stamp, op->clock)) {
+        const Clock& clock = a.early && op->early_clock ? *op->early_clock : op->clock;
+        for (const Race& r : oracle.access(a.begin, a.begin + a.bytes, a.write, stamp, clock)) {
             race(r);
         }
     }
@@ -211,21 +253,25 @@ void World::host_access(std::uintptr_t p, std::size_t bytes, bool write, const c
     }
 }
 
-StreamPtr World::make_stream(const ContextPtr& ctx, StreamKind kind, unsigned flags, int priority) {
+std::uint32_t World::take_slot() {
     collect_slots();
+    if (free_slots_.empty()) {
+        epochs_.push_back(0);
+        return static_cast<std::uint32_t>(epochs_.size() - 1);
+    }
+    const std::uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
+}
+
+StreamPtr World::make_stream(const ContextPtr& ctx, StreamKind kind, unsigned flags, int priority) {
     auto s = std::make_shared<Stream>();
     s->serial = ++next_stream;
     s->ctx = ctx;
     s->kind = kind;
     s->flags = flags;
     s->priority = priority;
-    if (free_slots_.empty()) {
-        s->slot = static_cast<std::uint32_t>(epochs_.size());
-        epochs_.push_back(0);
-    } else {
-        s->slot = free_slots_.back();
-        free_slots_.pop_back();
-    }
+    s->slot = take_slot();
     ctx->streams.push_back(s);
     return s;
 }

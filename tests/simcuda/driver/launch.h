@@ -11,7 +11,9 @@ struct Shape {
 };
 
 // Runs the kernel's twin, which says what the work is, and submits that.
-CUresult launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args);
+// `programmatic`: it need not wait for the kernel in front of it.
+CUresult launch(const StreamPtr& s, CUfunction handle, const Shape& shape, void** args,
+                bool programmatic = false);
 CUresult call_host(const StreamPtr& s, CUhostFn fn, void* data);
 
 } // namespace simcuda

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -24,6 +25,7 @@ struct Access {
     std::uintptr_t begin = 0;
     std::size_t bytes = 0;
     bool write = false;
+    bool early = false; // of a kernel that has not yet waited for the one before it
 };
 
 // A piece of device work, before it is known where and when it runs. Copyable: a graph runs it
@@ -39,7 +41,9 @@ struct Work {
     bool host_code = false;       // `effect` is the program's: runs without the lock
     bool passes_free = false;     // may be submitted while a free of the context waits
     bool kernel = false;
-    bool to_host = false; // writes pageable host memory: the call waits for it
+    bool programmatic = false;    // may start before the kernel in front of it has ended ..
+    bool waits_for_front = false; // .. for whose end it waits in the middle
+    bool to_host = false;         // writes pageable host memory: the call waits for it
 };
 
 // Work that was submitted. Invariant: `pending` counts the operations that must end before it.
@@ -57,6 +61,10 @@ struct Op {
     std::uint32_t slot = kNoSlot;
     std::uint32_t epoch = 0;
     Clock clock; // complete once it has started
+    // What its early accesses are ordered behind, when that is less than `clock`: what the host
+    // knew, and these operations.
+    std::optional<Clock> early_clock;
+    std::vector<std::shared_ptr<Op>> early_after;
 };
 using OpPtr = std::shared_ptr<Op>;
 
@@ -95,6 +103,13 @@ using CapturePtr = std::shared_ptr<Capture>;
 
 enum class StreamKind { legacy, per_thread, created };
 
+// The kernel that a stream's next one may overtake, while it is the last thing on the stream.
+struct FrontKernel {
+    OpPtr last;               // the stream's `last` since then
+    OpPtr op;                 // the kernel itself
+    std::vector<OpPtr> after; // what it had to come behind
+};
+
 struct Stream {
     CUstream handle = nullptr;
     std::uint64_t serial = 0;
@@ -104,6 +119,7 @@ struct Stream {
     int priority = 0;
     std::uint32_t slot = 0;
     OpPtr last;
+    FrontKernel front;
     bool destroyed = false;
     CapturePtr capture;
     std::vector<NodePtr> tail; // what the next captured node depends on

@@ -88,13 +88,21 @@ class World {
     // Submits work behind everything that must come before it on this stream.
     // `also`: one more operation to come behind (an event's).
     OpPtr submit(const StreamPtr& s, Work work, const OpPtr& also = nullptr);
+    // Submits a kernel that need not wait for the kernel in front of it on the stream.
+    OpPtr submit_programmatic(const StreamPtr& s, Work work);
     // What new work of this stream must come behind.
     std::vector<OpPtr> predecessors(const StreamPtr& s);
     // The operation that ends when all work of the context submitted so far has ended.
     OpPtr all_of(const ContextPtr& ctx, const char* label, Work work = {});
     // Work behind the given operations only.
     OpPtr submit_after(const ContextPtr& ctx, const StreamPtr& s, Work work,
-                       const std::vector<OpPtr>& after, bool moves_stream);
+                       const std::vector<OpPtr>& after, bool moves_stream,
+                       std::uint32_t slot = kNoSlot);
+    // A slot of its own for work that its stream's other work is not ordered with. Give it back at
+    // once when all that work was submitted: the slot is not used again before the host knows that
+    // the work has ended.
+    std::uint32_t take_slot();
+    void give_slot(std::uint32_t slot) { retiring_.push_back(slot); }
     // Later work of the context waits for `op`.
     void add_barrier(const ContextPtr& ctx, const OpPtr& op);
     // Whether all work of the stream has ended.

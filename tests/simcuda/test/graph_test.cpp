@@ -70,6 +70,43 @@ TEST_CASE("a graph runs what was captured, each time it is launched") {
     }
 }
 
+TEST_CASE("branches of one graph race with each other") {
+    Device device;
+    const CUdeviceptr p = alloc(4096);
+    const CUstream s = stream();
+    const CUstream side = stream();
+    const CUevent fork = event();
+    const CUevent joined = event();
+    const bool same = GENERATE(false, true);
+    const bool ordered = GENERATE(false, true);
+    CAPTURE(same, ordered);
+    REQUIRE(cuStreamBeginCapture(s, kGlobal) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(s, p, 64, 1, 1000) == CUDA_SUCCESS);
+    REQUIRE(cuEventRecord(fork, s) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(side, fork, 0) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(side, p, 64, 2, 1000) == CUDA_SUCCESS);
+    REQUIRE(cuEventRecord(joined, side) == CUDA_SUCCESS);
+    if (ordered) {
+        REQUIRE(cuStreamWaitEvent(s, joined, 0) == CUDA_SUCCESS);
+    }
+    REQUIRE(launch_fill(s, same ? p : p + 64, 64, 3, 1000) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitEvent(s, joined, 0) == CUDA_SUCCESS);
+    CUgraph g = nullptr;
+    REQUIRE(cuStreamEndCapture(s, &g) == CUDA_SUCCESS);
+    CUgraphExec exec = nullptr;
+    REQUIRE(cuGraphInstantiate(&exec, g, 0) == CUDA_SUCCESS);
+    REQUIRE(cuGraphLaunch(exec, s) == CUDA_SUCCESS);
+    // What follows on the stream comes behind every branch.
+    REQUIRE(launch_fill(s, p, 128, 4, 1000) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    CHECK(control::races() == (same && !ordered ? 1 : 0));
+    REQUIRE(cuGraphLaunch(exec, s) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    CHECK(control::races() == (same && !ordered ? 2 : 0));
+    REQUIRE(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    REQUIRE(cuGraphDestroy(g) == CUDA_SUCCESS);
+}
+
 TEST_CASE("capture into a graph that exists") {
     Device device;
     const CUdeviceptr p = alloc(4096);

@@ -28,6 +28,18 @@ SIMCUDA_TWIN(fill) {
     simcuda_body(sim, [=] { std::memset(to, value, bytes); });
 }
 
+// Writes `value` into `bytes` bytes at `to`, waits for the kernel in front of it, then reads as
+// many at `from`.
+SIMCUDA_TWIN(fill_then_read) {
+    const auto to = simcuda_arg<unsigned char*>(args, 0);
+    const auto from = simcuda_arg<const unsigned char*>(args, 1);
+    const auto bytes = simcuda_arg<unsigned>(args, 2);
+    sim->writes(sim, to, bytes);
+    sim->waits_for_front(sim);
+    sim->reads(sim, from, bytes);
+    simcuda_body(sim, [=] { std::memset(to, from[0], bytes); });
+}
+
 namespace simtest {
 
 CUfunction kernel(const char* name) {
