@@ -186,6 +186,15 @@ void DevicePool::captures_ended() {
     }
 }
 
+bool DevicePool::leave_ordered() {
+    const std::lock_guard lock(transition_);
+    if (fences_.level() != OrderLevel::ordered) return false;
+    fences_.lower(OrderLevel::fenced);
+    unfenced_until_ = fences_.stamp();
+    fences_.fence(false);
+    return true;
+}
+
 /// From the change of level on a barrier settles nothing. What barriers settled before is cached,
 /// or was handed out, while its earlier users may be at work; all of those users came before a free
 /// that natively waits for them. So waiting for them hangs nothing that runs natively, unless the

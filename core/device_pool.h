@@ -95,6 +95,11 @@ class DevicePool {
     /// called when the last capture has ended; misses and trim() call it too.
     void captures_ended();
 
+    /// Steps down from level `ordered` to `fenced`: from now on frees are fenced. What was freed
+    /// before stays settled, so the caller makes every stream whose work is not ordered behind all
+    /// work so far wait for that. False if the pool was not at level `ordered`.
+    bool leave_ordered();
+
     /// Steps down to level `finished`, before the call that makes it necessary goes on. With
     /// `may_wait` it waits for the earlier users of what barriers have settled so far; else nothing
     /// cached is handed out until they have finished.
@@ -122,6 +127,9 @@ class DevicePool {
 
     /// Bytes that a program may count as free on top of what the driver says. O(blocks).
     std::uint64_t wholly_free_bytes() const { return heap_.totals().wholly_free; }
+
+    /// How many allocations have been served so far. O(threads), no lock.
+    std::uint64_t hand_outs() const { return cache_.total(Counter::allocations); }
 
     PoolStatistics statistics() const;
     Fences& fences() { return fences_; }

@@ -20,7 +20,10 @@ std::vector<CUstream>& origins() {
 } // namespace
 
 void Captures::announce() {
-    if (Process* const state = process()) state->gate.begin();
+    Process* const state = process();
+    if (state == nullptr) return;
+    state->total_order.leave(); // while an event can still be recorded
+    state->gate.begin();
 }
 
 void Captures::withdraw() {

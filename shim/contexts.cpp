@@ -66,7 +66,7 @@ OrderLevel Contexts::starting_level() const {
         finished_everywhere_.load(std::memory_order_acquire)) {
         return OrderLevel::finished;
     }
-    return OrderLevel::fenced;
+    return process_.total_order.holds() ? OrderLevel::ordered : OrderLevel::fenced;
 }
 
 ContextPool* Contexts::make(CUcontext context, unsigned long long id) {
@@ -165,6 +165,7 @@ void Contexts::survived(const std::vector<ContextPool*>& pools) {
 }
 
 void Contexts::enter_finished_everywhere(bool may_wait) {
+    process_.total_order.leave();
     // After the first time no barrier settles anything, so there is nothing new to hold back.
     const bool before = finished_everywhere_.exchange(true, std::memory_order_acq_rel);
     if (before && !may_wait) return;

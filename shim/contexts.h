@@ -26,7 +26,8 @@ struct ContextPool {
     const CUcontext handle;
     const unsigned long long id;
     const CUdevice device;
-    bool gone = false; // under Contexts' lock
+    bool gone = false;                          // under Contexts' lock
+    std::atomic<std::uint64_t> overlap_seen{0}; // hand-outs at the last launch that may overlap
     CudaSource source;
     CudaOrder order;
     DevicePool pool;

@@ -2,6 +2,7 @@
 
 #include "shim/driver.h"
 #include "shim/process.h"
+#include "shim/relaxed_capture.h"
 
 #include <sched.h>
 
@@ -65,11 +66,8 @@ OrderResult CudaOrder::query(std::uint32_t index) {
         const GatePass pass(process_.gate);
         if (pass.inside()) return translate(real.cuEventQuery(handle));
     }
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    real.cuThreadExchangeStreamCaptureMode(&mode);
-    const OrderResult result = translate(real.cuEventQuery(handle));
-    real.cuThreadExchangeStreamCaptureMode(&mode);
-    return result;
+    const RelaxedCapture relaxed;
+    return translate(real.cuEventQuery(handle));
 }
 
 OrderResult CudaOrder::wait_on_device(std::uint32_t index) {
@@ -87,6 +85,17 @@ OrderResult CudaOrder::synchronize() {
     if (!pass.inside()) return {OrderStatus::refused, 0};
     const CurrentContext scope(owner_.handle);
     return translate(real.cuCtxSynchronize());
+}
+
+CUevent CudaOrder::record_once() {
+    const GatePass pass(process_.gate);
+    if (!pass.inside()) return nullptr;
+    const CurrentContext scope(owner_.handle);
+    CUevent made = nullptr;
+    if (real.cuEventCreate(&made, kEventDisableTiming) != CUDA_SUCCESS) return nullptr;
+    if (real.cuCtxRecordEvent(owner_.handle, made) == CUDA_SUCCESS) return made;
+    real.cuEventDestroy_v2(made);
+    return nullptr;
 }
 
 bool CudaOrder::covers(CUstream stream) {
@@ -112,7 +121,7 @@ void CudaOrder::pause() {
 }
 
 bool CudaOrder::several_streams() const {
-    return process_.created_streams.load(std::memory_order_relaxed) >= 2;
+    return process_.stream_use.several();
 }
 
 } // namespace cachealloc::shim

@@ -37,6 +37,10 @@ class CudaOrder final : public StreamOrder {
     // virtual devices lack them).
     bool works();
 
+    // An event over all work of the context so far, recorded once and for good; the caller owns it.
+    // Null if none can be had.
+    CUevent record_once();
+
     // Makes sure that a fence recorded from now on also covers what has been submitted to `stream`,
     // which may belong to another context. False if that cannot be had.
     bool covers(CUstream stream);

@@ -42,6 +42,26 @@ struct CUipcMemHandle {
     char reserved[64];
 };
 
+// How a kernel is launched. Only the attributes named here are looked at.
+enum CUlaunchAttributeID : unsigned {
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7,
+};
+struct CUlaunchAttribute {
+    CUlaunchAttributeID id;
+    char pad[4];
+    char value[64]; // a union; for PROGRAMMATIC_STREAM_SERIALIZATION an int
+};
+using CUfunction = struct CUfunc_st*;
+struct CUlaunchConfig {
+    unsigned int gridDimX, gridDimY, gridDimZ;
+    unsigned int blockDimX, blockDimY, blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute* attrs;
+    unsigned int numAttrs;
+};
+
 // The codes that the shim returns or looks at; any other value may come from the driver.
 enum CUresult : unsigned {
     CUDA_SUCCESS = 0,

@@ -126,7 +126,9 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc resources, C
 CUresult hook_cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
     const CUresult result = real.cuCtxFromGreenCtx(context, green);
     Process* const state = process();
-    if (result == CUDA_SUCCESS && state != nullptr) state->contexts.note_converted(*context, green);
+    if (result != CUDA_SUCCESS || state == nullptr) return result;
+    state->total_order.leave(); // it has a legacy stream of its own
+    state->contexts.note_converted(*context, green);
     return result;
 }
 

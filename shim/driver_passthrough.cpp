@@ -5,6 +5,7 @@
 namespace cachealloc::shim {
 
 #define PASS(name, kind, stream)
+#define SUBMIT(name, kind, stream, effect)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args)                                                     \
     __attribute__((weak)) CUresult hook_##name params {                                            \
@@ -12,6 +13,7 @@ namespace cachealloc::shim {
     }
 #include "shim/entry_points.def"
 #undef PASS
+#undef SUBMIT
 #undef CALL
 #undef HOOK
 

@@ -1,4 +1,5 @@
-// Birth and death of streams: how many there are is the hint whether several are in use.
+// Birth and death of streams: the second one that is not ordered with the others ends level
+// `ordered`.
 #include "shim/captures.h"
 #include "shim/driver.h"
 #include "shim/process.h"
@@ -7,36 +8,37 @@ namespace cachealloc::shim {
 
 namespace {
 
-CUresult created(CUresult result) {
+CUresult created(CUresult result, const CUstream* stream, bool blocking) {
     Process* const state = process();
     if (result == CUDA_SUCCESS && state != nullptr) {
-        state->created_streams.fetch_add(1, std::memory_order_relaxed);
+        state->total_order.stream_created(*stream, blocking);
     }
     return result;
 }
 
+bool blocking(unsigned int flags) {
+    return (flags & kStreamNonBlocking) == 0;
+}
+
 CUresult destroyed(CUresult result, CUstream stream) {
-    Process* const state = process();
-    if (result == CUDA_SUCCESS && state != nullptr) {
-        state->created_streams.fetch_sub(1, std::memory_order_relaxed);
-        Captures::destroyed(stream);
-    }
+    if (result == CUDA_SUCCESS && process() != nullptr) Captures::destroyed(stream);
     return result;
 }
 
 } // namespace
 
 CUresult hook_cuStreamCreate(CUstream* stream, unsigned int flags) {
-    return created(real.cuStreamCreate(stream, flags));
+    return created(real.cuStreamCreate(stream, flags), stream, blocking(flags));
 }
 
 CUresult hook_cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int priority) {
-    return created(real.cuStreamCreateWithPriority(stream, flags, priority));
+    return created(real.cuStreamCreateWithPriority(stream, flags, priority), stream,
+                   blocking(flags));
 }
 
 CUresult hook_cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned int flags,
                                      int priority) {
-    return created(real.cuGreenCtxStreamCreate(stream, green, flags, priority));
+    return created(real.cuGreenCtxStreamCreate(stream, green, flags, priority), stream, false);
 }
 
 CUresult hook_cuStreamDestroy(CUstream stream) {

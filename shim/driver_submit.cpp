@@ -3,21 +3,25 @@
 // holds up. Programs that use them get only finished blocks.
 #include "shim/driver.h"
 #include "shim/process.h"
+#include "shim/submit.h"
 
 namespace cachealloc::shim {
 
 namespace {
 
 // Never waits: the operation may be what the device is waiting for.
-void no_barriers_from_now_on() {
-    if (Process* const state = process()) state->contexts.enter_finished_everywhere(false);
+void no_barriers_from_now_on(Entry entry, CUstream stream) {
+    Process* const state = process();
+    if (state == nullptr) return;
+    state->contexts.enter_finished_everywhere(false);
+    before_submit({entry, Effect::work, has_per_thread_api(entry), stream, nullptr});
 }
 
 } // namespace
 
 #define MEMORY_OPERATION(name, params, args)                                                       \
     CUresult hook_##name params {                                                                  \
-        no_barriers_from_now_on();                                                                 \
+        no_barriers_from_now_on(Entry::name, stream);                                              \
         return real.name args;                                                                     \
     }
 #define WRITE_VALUE(name, type)                                                                    \

@@ -35,10 +35,12 @@ constexpr Row kRows[] = {
 #define PASS(name, kind, stream) {#name, Kind::kind, stream_##stream, false},
 #define CALL(name, kind, stream, params) {#name, Kind::kind, stream_##stream, false},
 #define HOOK(name, kind, stream, params, args) {#name, Kind::kind, stream_##stream, true},
+#define SUBMIT(name, kind, stream, effect) {#name, Kind::kind, stream_##stream, true},
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
 #undef HOOK
+#undef SUBMIT
 };
 static_assert(std::size(kRows) == kEntryCount);
 

@@ -40,22 +40,26 @@ enum class Entry : std::uint16_t {
 #define PASS(name, kind, stream) name,
 #define CALL(name, kind, stream, params) name,
 #define HOOK(name, kind, stream, params, args) name,
+#define SUBMIT(name, kind, stream, effect) name,
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
 #undef HOOK
+#undef SUBMIT
     none, // also the number of rows
 };
 
-// One number per HOOK row, in the table's order.
-enum class Hook : std::uint8_t {
+// One number per row that is intercepted (HOOK, SUBMIT), in the table's order.
+enum class Hook : std::uint16_t {
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args) name,
+#define SUBMIT(name, kind, stream, effect) name,
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
 #undef HOOK
+#undef SUBMIT
     none, // also the number of hooks
 };
 

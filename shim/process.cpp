@@ -59,6 +59,7 @@ void start() {
 #endif
     Process* const made = new (g_storage) Process(options);
     watch_lifecycle(*made);
+    if (options.order != OrderStart::automatic) made->total_order.leave();
     g_process.store(made, std::memory_order_release);
     t_starting = false;
 }

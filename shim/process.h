@@ -10,6 +10,8 @@
 #include "core/pool/address_map.h"
 #include "core/pool/block_arena.h"
 #include "shim/contexts.h"
+#include "shim/stream_use.h"
+#include "shim/total_order.h"
 
 #include <atomic>
 #include <cstdint>
@@ -24,7 +26,8 @@ struct DriverCalls {
 };
 
 struct Process {
-    explicit Process(const Options& parsed) : options(parsed), contexts(*this) {}
+    explicit Process(const Options& parsed)
+        : options(parsed), contexts(*this), total_order(*this) {}
 
     const Options options;
     AddressMap map;
@@ -32,8 +35,8 @@ struct Process {
     CaptureGate gate;
     Contexts contexts;
     DriverCalls calls{};
-    // Streams that the program has created and not destroyed: the hint for several_streams().
-    std::atomic<std::int64_t> created_streams{0};
+    TotalOrder total_order;
+    StreamUse stream_use;
     // Contexts that are just ending, and may yet live on.
     std::atomic<std::int32_t> contexts_ending{0};
 

@@ -3,6 +3,7 @@
 #include "shim/caller.h"
 #include "shim/driver.h"
 #include "shim/real_dlsym.h"
+#include "shim/submit.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -139,14 +140,22 @@ bool bind_driver(void* handle) {
         real_address[static_cast<std::size_t>(Hook::name)].store(address);                         \
         real.name.set(address);                                                                    \
     }
+#define SUBMIT(name, kind, stream, effect)                                                         \
+    {                                                                                              \
+        void* address = in_driver(handle, #name, object);                                          \
+        real_address[static_cast<std::size_t>(Hook::name)].store(address);                         \
+        set_submit_target(Submit::name, address);                                                  \
+    }
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
 #undef HOOK
+#undef SUBMIT
     // A program may open the driver to look, close it, and open it again for use. The call
     // succeeds, so the failed look-ups above leave nothing behind for the caller's dlerror().
     dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     bound.store(true, std::memory_order_release);
+    unwatch_submits(kWatchUnbound);
     return true;
 }
 

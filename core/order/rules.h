@@ -17,14 +17,16 @@ enum class Rule : std::uint32_t {
     finished_only,   ///< blocks of frees that natively do not wait are reused only when finished
     capture_aside,   ///< beside an open capture the pool serves nothing and records nothing
     transition_sync, ///< the step down to `finished` waits for what was handed out before it
+    ordered_exit,    ///< streams that end the total order wait for all work before them
+    programmatic,    ///< a launch that may overlap its predecessor does not after a hand-out
 };
 
 #ifdef CACHEALLOC_TEST_SWITCHES
 /// The rules' names, in the order of Rule.
-inline constexpr const char* kRuleNames[] = {"fence",          "numbering",     "barrier",
-                                             "finished_level", "finished_only", "capture_aside",
-                                             "transition_sync"};
-static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::transition_sync) + 1);
+inline constexpr const char* kRuleNames[] = {"fence",           "numbering",     "barrier",
+                                             "finished_level",  "finished_only", "capture_aside",
+                                             "transition_sync", "ordered_exit",  "programmatic"};
+static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::programmatic) + 1);
 
 /// One bit per Rule, set = switched off.
 inline std::atomic<std::uint32_t> g_rules_off{0};

@@ -32,9 +32,12 @@ void launch(cudaGraph_t graph, cudaStream_t stream) {
 void temporary() {
     const cudaStream_t stream = make_stream();
     const cudaStream_t writer = make_stream();
-    Byte* const fallback = allocate();
-    release(allocate());
+    Byte* const first = allocate();
+    Byte* const second = allocate();
+    release(first);
+    release(second);
     drain();
+    Byte* const fallback = allocate(); // the other one is settled by now: the pool could serve it
     ORDER_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     void* block = nullptr;
     cudaGraph_t graph = nullptr;

@@ -19,6 +19,7 @@ enum Status : int {
     kNotReused = 3,     ///< the freed address did not come back: the case shows nothing
     kCaptureBroken = 4, ///< a capture did not stay valid
     kWrongContent = 5,  ///< a byte is not what the program wrote
+    kFenced = 6,        ///< a free recorded an event although all work is ordered
 };
 
 /// Prints one line and ends the process, as far as exit handlers go, with that status.
@@ -61,5 +62,6 @@ std::span<const Case> matrix_cases();
 std::span<const Case> thread_cases();
 std::span<const Case> context_cases();
 std::span<const Case> hang_cases();
+std::span<const Case> ordered_cases();
 
 } // namespace order

@@ -31,7 +31,7 @@ NAMED(cuMemFreeAsync, 4)
 NAMED(cuMemFreeAsync_ptsz, 5)
 NAMED(cuMemGetInfo_v2, 6)
 NAMED(cuCtxDestroy_v2, 7)
-NAMED(cuMemcpy, 8)
+NAMED(cuDeviceGetCount, 8)
 NAMED(cuFutureCall, 9)
 NAMED(cuCtxGetCurrent, 10)
 
@@ -59,7 +59,7 @@ DRIVER_EXPORT int cuGetProcAddress_v2(const char* symbol, void** function, int v
                     (flags & kPerThreadDefaultStream) != 0 ? address(cuMemFreeAsync_ptsz)
                                                            : address(cuMemFreeAsync),
                     status);
-    if (is("cuMemcpy")) return fill(function, address(cuMemcpy), status);
+    if (is("cuDeviceGetCount")) return fill(function, address(cuDeviceGetCount), status);
     if (is("cuFutureCall")) return fill(function, address(cuFutureCall), status);
     if (is("cuGetProcAddress"))
         return fill(function,

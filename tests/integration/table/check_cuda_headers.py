@@ -35,7 +35,7 @@ def main():
         return 1
 
     rows = {}
-    for name, kind, stream in re.findall(r"^(?:PASS|CALL|HOOK)\((\w+), (\w+), (\w+)",
+    for name, kind, stream in re.findall(r"^(?:PASS|CALL|HOOK|SUBMIT)\((\w+), (\w+), (\w+)",
                                          open(table).read(), re.M):
         if name in rows:
             print(f"{name}: two rows")

@@ -31,7 +31,7 @@ def main():
     wrong += [f"exported but not listed: {name}" for name in sorted(exported - listed)]
     wrong += [f"listed but not exported: {name}" for name in sorted(listed - exported)]
     wrong += [f"not a function: {name} ({kinds[name]})" for name in sorted(exported) if kinds[name] != "T"]
-    hooked = set(re.findall(r"^HOOK\((\w+)", open(table).read(), re.M))
+    hooked = set(re.findall(r"^(?:HOOK|SUBMIT)\((\w+)", open(table).read(), re.M))
     wrong += [f"intercepted but not listed: {name}" for name in sorted(hooked - listed)]
     dynamic = "\n".join(lines("readelf", "-d", "-W", library))
     for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic):

@@ -5,6 +5,7 @@
 
 #include "shim/cuda_types.h"
 
+#include <cstddef>
 #include <cstdio>
 #include <type_traits>
 
@@ -39,7 +40,9 @@ static_assert(!SameAbi<int(int), CUresult(int, int)>::value);
 #define CALL(name, kind, stream, params)                                                           \
     static_assert(SameAbi<CUresult params, decltype(::name)>::value, #name);
 #define HOOK(name, kind, stream, params, args) CALL(name, kind, stream, params)
+#define SUBMIT(name, kind, stream, effect)
 #include "shim/entry_points.def"
+#undef SUBMIT
 #undef PASS
 #undef CALL
 #undef HOOK
@@ -100,6 +103,14 @@ SAME(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
 SAME(CU_GET_PROC_ADDRESS_SUCCESS);
 SAME(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 SAME(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+SAME(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+SAME(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT);
+static_assert(sizeof(CUlaunchAttribute) == sizeof(::CUlaunchAttribute));
+static_assert(offsetof(CUlaunchAttribute, value) == offsetof(::CUlaunchAttribute, value));
+static_assert(sizeof(CUlaunchConfig) == sizeof(::CUlaunchConfig));
+static_assert(offsetof(CUlaunchConfig, hStream) == offsetof(::CUlaunchConfig, hStream));
+static_assert(offsetof(CUlaunchConfig, attrs) == offsetof(::CUlaunchConfig, attrs));
+static_assert(offsetof(CUlaunchConfig, numAttrs) == offsetof(::CUlaunchConfig, numAttrs));
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(sizeof(CUipcMemHandle) == sizeof(::CUipcMemHandle));

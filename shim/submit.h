@@ -1,0 +1,84 @@
+// Calls that hand work to the device, seen without knowing their prototypes.
+//
+// Each SUBMIT row of the table has a stub in assembly (submit_stubs.S) that jumps to the driver at
+// once while nobody watches; else it calls before_submit() with the saved arguments first. All
+// arguments of these functions are integers or pointers, so six registers and the stack hold them.
+//
+// Invariant: what before_submit() does takes effect before the work is submitted, never after.
+#pragma once
+
+#include "shim/cuda_types.h"
+#include "shim/entry_points.h"
+#include "shim/submit_effects.h"
+
+#include <cstdint>
+
+namespace cachealloc::shim {
+
+// What a submission may do that matters to a caching allocator.
+enum class Effect : std::uint8_t {
+    work,     // runs on the device, nothing more
+    to_host,  // an asynchronous copy that may write host memory
+    callback, // runs a function of the host
+    graph,    // launches a graph, which may hold all of these
+};
+
+// One number per SUBMIT row, in the table's order: the stubs' order too.
+enum class Submit : std::uint16_t {
+#define PASS(name, kind, stream)
+#define CALL(name, kind, stream, params)
+#define HOOK(name, kind, stream, params, args)
+#define SUBMIT(name, kind, stream, effect) name,
+#include "shim/entry_points.def"
+#undef PASS
+#undef CALL
+#undef HOOK
+#undef SUBMIT
+    none, // also the number of rows
+};
+inline constexpr std::size_t kSubmitCount = static_cast<std::size_t>(Submit::none);
+
+// A call that is about to go to the driver.
+struct SubmitCall {
+    Entry entry;
+    Effect effect;
+    bool per_thread_api; // a _ptsz or _ptds name: the null stream is the per-thread one
+    CUstream stream;     // as passed; null where the call has an implicit default stream
+    const std::uintptr_t* arguments;
+
+    // Argument `index` (0, 1, ..) of the call.
+    std::uintptr_t argument(std::size_t index) const {
+        // Six in registers; the row's number and the return address lie between them and the rest.
+        return arguments[index < 6 ? index : index + 2];
+    }
+};
+
+// Whether the null stream means the calling thread's own to this entry point (_ptsz, _ptds).
+bool has_per_thread_api(Entry entry);
+
+// Whether this handle names the calling thread's own default stream.
+inline bool is_per_thread(CUstream stream, bool per_thread_api) {
+    return stream == kStreamPerThread || (per_thread_api && stream == nullptr);
+}
+
+// The reasons to look at submissions; bits of one word that every stub tests.
+inline constexpr std::uint32_t kWatchUnbound = CACHEALLOC_WATCH_UNBOUND;
+inline constexpr std::uint32_t kWatchPerThread = CACHEALLOC_WATCH_PER_THREAD;
+inline constexpr std::uint32_t kWatchUse = CACHEALLOC_WATCH_USE;
+inline constexpr std::uint32_t kWatchCount = CACHEALLOC_WATCH_COUNT;
+inline constexpr std::uint32_t kWatchHost = CACHEALLOC_WATCH_HOST;
+inline constexpr std::uint32_t kWatchAllSubmits = CACHEALLOC_WATCH_ALL_SUBMITS;
+
+// Sets or clears reasons. Thread-safe. A submission that another thread is making at this very
+// moment may or may not be seen.
+void watch_submits(std::uint32_t reasons);
+void unwatch_submits(std::uint32_t reasons);
+std::uint32_t watched_submits();
+
+// For the binding alone: where the row's stub jumps. Null if the driver lacks the function.
+void set_submit_target(Submit row, void* function);
+
+// What every submission goes through while it is watched, hooks with a prototype included.
+void before_submit(const SubmitCall& call);
+
+} // namespace cachealloc::shim

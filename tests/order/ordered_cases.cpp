@@ -1,0 +1,133 @@
+// Level `ordered`: no fence while all work is totally ordered, and the ways out of that state. In
+// each exit a block has been freed and handed out without a fence while its former user runs; then
+// work appears that does not come later by itself.
+#include "tests/order/cases.h"
+#include "tests/simcuda/control.h"
+
+#include <thread>
+
+namespace order {
+
+namespace {
+
+constexpr cudaStream_t kLegacy = nullptr;
+
+Byte* handed_out_unfenced(cudaStream_t reader) {
+    Byte* const out = allocate();
+    Byte* const block = allocate();
+    ORDER_CHECK(cudaMemset(block, kOld, kBytes));
+    drain();
+    ORDER_CHECK(read_late(reader, block, out, kBytes, kLateNs));
+    const std::uint64_t fences = simcuda::control::calls("cuCtxRecordEvent");
+    Byte* const again = reuse(block);
+    ORDER_REQUIRE(simcuda::control::calls("cuCtxRecordEvent") == fences, kFenced);
+    return again;
+}
+
+void no_fence() {
+    const cudaStream_t stream = make_stream(cudaStreamDefault);
+    Byte* const out = allocate();
+    const std::uint64_t fences = simcuda::control::calls("cuCtxRecordEvent");
+    for (int i = 0; i < 100; ++i) {
+        Byte* const block = allocate();
+        ORDER_CHECK(fill(i % 2 == 0 ? stream : kLegacy, block, kNew, kBytes, 0));
+        ORDER_CHECK(read_late(stream, block, out, kBytes, kLateNs));
+        release(block);
+    }
+    ORDER_REQUIRE(simcuda::control::calls("cuCtxRecordEvent") == fences, kFenced);
+    ORDER_REQUIRE(simcuda::control::calls("cuCtxWaitEvent") == 0, kFenced);
+    drain();
+}
+
+void exit_stream() {
+    Byte* const block = handed_out_unfenced(kLegacy);
+    ORDER_CHECK(fill(make_stream(), block, kNew, kBytes, 0));
+    drain();
+}
+
+void exit_blocking() {
+    Byte* const block = handed_out_unfenced(make_stream(cudaStreamDefault));
+    ORDER_CHECK(fill(make_stream(cudaStreamDefault), block, kNew, kBytes, 0));
+    drain();
+}
+
+/// The only stream is destroyed while its work runs, and another one takes its place.
+void exit_successor() {
+    const cudaStream_t first = make_stream(cudaStreamDefault);
+    Byte* const block = handed_out_unfenced(first);
+    ORDER_CHECK(cudaStreamDestroy(first));
+    ORDER_CHECK(fill(make_stream(cudaStreamDefault), block, kNew, kBytes, 0));
+    drain();
+}
+
+/// The per-thread stream by its handle. It is a blocking one, so the reader is not on the legacy
+/// stream.
+void exit_per_thread() {
+    Byte* const block = handed_out_unfenced(make_stream(cudaStreamDefault));
+    std::thread([&] { ORDER_CHECK(fill(cudaStreamPerThread, block, kNew, kBytes, 0)); }).join();
+    drain();
+}
+
+/// The per-thread stream through an entry point that means it by the null stream, and through one
+/// that has no stream argument at all.
+template <class... Arguments>
+void call_per_thread(const char* name, Arguments... arguments) {
+    void* function = nullptr;
+    CUdriverProcAddressQueryResult found{};
+    ORDER_CHECK(cuGetProcAddress(name, &function, 13000,
+                                 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &found));
+    ORDER_CHECK(reinterpret_cast<CUresult (*)(Arguments...)>(function)(arguments...));
+}
+
+void exit_ptsz() {
+    Byte* const block = handed_out_unfenced(make_stream(cudaStreamDefault));
+    call_per_thread("cuMemsetD8Async", reinterpret_cast<CUdeviceptr>(block),
+                    static_cast<unsigned char>(kNew), kBytes, CUstream{});
+    drain();
+}
+
+void exit_ptds() {
+    Byte* const block = handed_out_unfenced(make_stream(cudaStreamDefault));
+    call_per_thread("cuMemsetD8", reinterpret_cast<CUdeviceptr>(block),
+                    static_cast<unsigned char>(kNew), kBytes);
+    drain();
+}
+
+/// Streams that come while the event of the first exit has not finished.
+void exit_again() {
+    Byte* const block = handed_out_unfenced(kLegacy);
+    make_stream();
+    ORDER_CHECK(fill(make_stream(), block, kNew, kBytes, 0));
+    drain();
+}
+
+/// A second context: that exit waits on the host.
+void exit_context() {
+    Byte* const block = handed_out_unfenced(kLegacy);
+    ORDER_CHECK(cudaSetDevice(1));
+    Byte* const source = allocate();
+    ORDER_CHECK(cudaMemcpyPeerAsync(block, 0, source, 1, kBytes, kLegacy));
+    drain();
+    ORDER_CHECK(cudaSetDevice(0));
+    drain();
+}
+
+constexpr Case kCases[] = {
+    {"ordered_no_fence", no_fence},
+    {"ordered_exit_stream", exit_stream},
+    {"ordered_exit_blocking", exit_blocking},
+    {"ordered_exit_successor", exit_successor},
+    {"ordered_exit_per_thread", exit_per_thread},
+    {"ordered_exit_ptsz", exit_ptsz},
+    {"ordered_exit_ptds", exit_ptds},
+    {"ordered_exit_again", exit_again},
+    {"ordered_exit_context", exit_context},
+};
+
+} // namespace
+
+std::span<const Case> ordered_cases() {
+    return kCases;
+}
+
+} // namespace order
