@@ -30,6 +30,8 @@ PoolResult DevicePool::hand_out(Block* block, const Request& request) {
     block->bin = request.bin;
     ++block->generation;
     block->requested.store(request.bytes, std::memory_order_relaxed);
+    block->asynchronous.store(request.stream != nullptr, std::memory_order_relaxed);
+    if (request.stream != nullptr) note_async(block);
     request.mine.add(Counter::allocations, 1);
     request.mine.add(Counter::allocated_bytes, block->size);
     request.mine.add(Counter::allocated_requested, request.bytes);
@@ -56,6 +58,7 @@ void DevicePool::count_free(const Block* block, ThreadCache& mine) {
     mine.add(Counter::freed_bytes, block->size);
     mine.add(Counter::freed_requested, block->requested.load(std::memory_order_relaxed));
     live_.subtract(mine, block->size);
+    if (block->asynchronous.load(std::memory_order_relaxed)) forget_async(block);
 }
 
 /// Puts a settled block where the next request of its size finds it.
@@ -73,6 +76,7 @@ PoolResult DevicePool::keep_live(Block* block, OrderResult result) {
 PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) {
     const Stamp stamp = fences_.stamp();
     if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
+    if (block->asynchronous.load(std::memory_order_relaxed)) kind = FreeKind::does_not_wait;
     if (kind == FreeKind::does_not_wait && !rule_on(Rule::finished_only)) kind = FreeKind::waits;
     ThreadCache& mine = cache_.mine();
     const bool ordered = fences_.level() == OrderLevel::ordered;
@@ -269,8 +273,12 @@ PoolStatistics DevicePool::statistics() const {
     all.tree_hits = relaxed(slow_.tree_hits);
     all.segment_allocs = relaxed(slow_.segment_allocs);
     all.segment_frees = relaxed(slow_.segment_frees);
-    all.thread_hits =
-        all.allocations - all.shared_hits - all.limbo_hits - all.tree_hits - all.segment_allocs;
+    all.async_allocations = relaxed(slow_.async_allocations);
+    all.async_frees = relaxed(slow_.async_frees);
+    all.stream_hits = relaxed(slow_.stream_hits);
+    all.stream_waits = relaxed(slow_.stream_waits);
+    all.thread_hits = all.allocations - all.shared_hits - all.limbo_hits - all.tree_hits -
+                      all.segment_allocs - all.stream_hits;
     all.fences = relaxed(slow_.fences);
     all.barriers = relaxed(slow_.barriers);
     all.host_waits = relaxed(slow_.host_waits);

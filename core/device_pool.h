@@ -2,11 +2,13 @@
 
 #include "core/options.h"
 #include "core/order/fences.h"
+#include "core/order/stream_events.h"
 #include "core/pool/exact_cache.h"
 #include "core/pool/heap.h"
 #include "core/pool/limbo.h"
 #include "core/pool/live_bytes.h"
 #include "core/pool/memory_source.h"
+#include "core/pool/stream_limbo.h"
 
 #include <atomic>
 #include <cstdint>
@@ -36,6 +38,22 @@ enum class FreeKind {
     does_not_wait, ///< natively it does not wait
 };
 
+/// The stream that a stream-ordered call names.
+struct NamedStream {
+    std::uint64_t id = 0;       ///< never given to another stream
+    StreamHandle handle = 0;    ///< the platform's, valid during the call
+    bool reuse_finished = true; ///< may take what others freed, once it is done
+    bool reuse_waiting = true;  ///< may be made to wait for what others freed
+};
+
+/// Stream-ordered memory as a program may ask about it, in bytes.
+struct AsyncMemory {
+    std::uint64_t used = 0; ///< live blocks handed out by allocate_async()
+    std::uint64_t used_peak = 0;
+    std::uint64_t reserved = 0; ///< the same and all that is free
+    std::uint64_t reserved_peak = 0;
+};
+
 /// What a pool has done so far. Current values are exact when no call is running.
 struct PoolStatistics {
     std::uint64_t allocations = 0;
@@ -62,6 +80,10 @@ struct PoolStatistics {
     std::uint64_t native_waits = 0; ///< of the host waits: frees that waited as natively
     std::uint64_t native_wait_ns = 0;
     std::uint64_t set_aside = 0;
+    std::uint64_t async_allocations = 0; ///< of the allocations: by stream-ordered calls
+    std::uint64_t async_frees = 0;       ///< frees in the order of a stream
+    std::uint64_t stream_hits = 0;       ///< allocations served from such frees
+    std::uint64_t stream_waits = 0;      ///< waits put on one stream
     std::uint64_t out_of_memory = 0;
 };
 
@@ -86,6 +108,24 @@ class DevicePool {
     /// Frees `block`, which AddressMap::find(address) just named. Returns done, not_live or failed
     /// (the block stays live then, as natively).
     PoolResult free(Block* block, DeviceAddress address, FreeKind kind);
+
+    /// `bytes` for work on `stream` and what the program orders behind it, at levels `ordered` and
+    /// `fenced`. Never makes other streams wait. Returns as allocate(); pass_through at the other
+    /// levels.
+    PoolResult allocate_async(std::uint64_t bytes, const NamedStream& stream);
+
+    /// Frees `block` in the order of `stream`, which belongs to this pool's context. Never waits.
+    /// Returns done, not_live or failed (the block stays live then).
+    PoolResult free_async(Block* block, DeviceAddress address, const NamedStream& stream);
+
+    AsyncMemory async_memory();
+    /// Starts the peaks anew from what holds now.
+    void reset_used_peak();
+    void reset_reserved_peak();
+
+    /// Gives back what is free and settled until async_memory().reserved is at most `keep`. Returns
+    /// bytes.
+    std::uint64_t trim_to(std::uint64_t keep);
 
     /// Frees `block` beside an open capture: nothing may be recorded, so it is set aside until
     /// captures_ended(). Returns done or not_live.
@@ -125,8 +165,9 @@ class DevicePool {
     /// no barrier holds up is about to learn an address. Returns done or failed.
     PoolResult await_earlier_users();
 
-    /// Bytes that a program may count as free on top of what the driver says. O(blocks).
-    std::uint64_t wholly_free_bytes() const { return heap_.totals().wholly_free; }
+    /// Bytes that a program may count as free on top of what the driver says: not what was freed in
+    /// the order of a stream that has not come that far. O(blocks).
+    std::uint64_t wholly_free_bytes();
 
     /// How many allocations have been served so far. O(threads), no lock.
     std::uint64_t hand_outs() const { return cache_.total(Counter::allocations); }
@@ -145,6 +186,7 @@ class DevicePool {
         std::atomic<std::uint64_t> limbo_hits, tree_hits, segment_allocs, segment_frees;
         std::atomic<std::uint64_t> fences, barriers, host_waits, host_wait_ns, set_aside, oom;
         std::atomic<std::uint64_t> native_waits, native_wait_ns;
+        std::atomic<std::uint64_t> async_allocations, async_frees, stream_hits, stream_waits;
     };
     static void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) {
         counter.fetch_add(by, std::memory_order_relaxed);
@@ -155,6 +197,7 @@ class DevicePool {
         std::uint64_t rounded; ///< as cut
         std::uint32_t bin;
         ThreadCache& mine;
+        const NamedStream* stream = nullptr; ///< of a stream-ordered call
     };
 
     PoolResult hand_out(Block* block, const Request& request);
@@ -185,6 +228,22 @@ class DevicePool {
     }
     bool barrier_is_free() const;
 
+    // device_pool_async.cpp: what is freed and allocated in the order of a stream
+    void note_async(const Block* block);
+    void forget_async(const Block* block);
+    std::uint64_t async_reserved() const;
+    Block* find_for_stream(const Request& request);
+    Block* pop_settled(std::uint32_t bin);
+    Block* take_own(const Request& request);
+    Block* take_finished(std::uint32_t bin);
+    Block* take_behind_wait(const Request& request);
+    bool settle_streams(std::uint32_t most_pending);
+    Block* settle_streams_and_find(const Request& request, std::uint32_t most_pending);
+    bool finished(const StreamLimbo::Seen& seen);
+    Block* await_streams(const Request& request);
+    static constexpr std::uint32_t kFewPending = 4; ///< questions that a miss may ask in vain
+    static constexpr std::uint32_t kAllPending = ~0U;
+
     // device_pool_grow.cpp: the driver, growth and release
     enum class Growth { done, no_room, impossible };
     Growth grow(const Request& request, Block** block);
@@ -203,6 +262,11 @@ class DevicePool {
     Limbo limbo_;  ///< freed with a fence that may also be waited for
     Limbo polled_; ///< freed with a fence that is only polled
     Fences fences_;
+    StreamLimbo streamed_; ///< freed in the order of a stream
+    StreamEvents stream_events_{fences_};
+    std::atomic<std::uint64_t> async_used_{0};
+    std::atomic<std::uint64_t> async_used_peak_{0};
+    std::atomic<std::uint64_t> async_reserved_peak_{0};
     LiveBytes live_;
     std::atomic<std::uint32_t> special_{0};
     std::atomic<Stamp> hold_{0};

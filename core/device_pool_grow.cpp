@@ -101,6 +101,7 @@ Block* DevicePool::make_room(const Request& request, bool& impossible) {
     }
     settle_what_is_done();
     block = take(request, Heap::Reach::any);
+    if (block == nullptr && request.stream != nullptr) block = await_streams(request);
     if (block != nullptr) return block;
     while (release_segment(0) != 0) {
         if (try_again()) return block;
@@ -117,6 +118,7 @@ void DevicePool::settle_what_is_done() {
     }
     heap_.put_chain(limbo_.drain(is_settled));
     heap_.put_chain(polled_.drain(is_settled));
+    settle_streams(kAllPending);
     flush_to_heap();
 }
 

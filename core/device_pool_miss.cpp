@@ -39,8 +39,14 @@ PoolResult DevicePool::allocate_slow(const Request& request) {
     if (request.rounded > source_.total_bytes()) return {PoolStatus::pass_through, 0, 0};
     if (fences_.lost() != 0) return lost_context();
     if (fences_.level() != OrderLevel::wait) captures_ended(); // there it would wait for the device
-    Block* block = find_settled(request);
-    if (block == nullptr) block = settle_and_find(request);
+    Block* block = nullptr;
+    if (request.stream != nullptr) {
+        block = find_for_stream(request);
+    } else {
+        block = find_settled(request);
+        if (block == nullptr) block = settle_streams_and_find(request, kFewPending);
+        if (block == nullptr) block = settle_and_find(request);
+    }
     if (block == nullptr && !within_slack(request)) block = take(request, Heap::Reach::any);
     if (block != nullptr) return hand_out(block, request);
     if (fences_.lost() != 0) return lost_context();

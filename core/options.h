@@ -20,6 +20,9 @@ namespace cachealloc {
 // Whether freeing memory waits for the work of its context, as the native call does.
 enum class FreeMode : std::uint8_t { sync, async };
 
+// Who serves stream-ordered calls on a device's default pool.
+enum class AsyncMode : std::uint8_t { pool, driver };
+
 // The level of caution a context starts at; it may only become more careful later.
 // `automatic` (spelled `auto` by the user) starts at the least careful level that is safe.
 enum class OrderStart : std::uint8_t { automatic, fenced, finished, wait };
@@ -45,6 +48,7 @@ struct Options {
     bool off = false;
 
     FreeMode free_mode = FreeMode::sync;
+    AsyncMode async_mode = AsyncMode::pool;
     OrderStart order = OrderStart::automatic;
     std::uint64_t slack_mb = 64;
     std::uint64_t slack_percent = 12;

@@ -70,6 +70,10 @@ constexpr Row kTable[] = {
         "free", {"sync", "async"},
         "Whether freeing waits for the work of its context, as it natively does (sync), or the "
         "memory is only kept from reuse until that work is done (async)."),
+    choice<&Options::async_mode>(
+        "async", {"pool", "driver"},
+        "Who serves cudaMallocAsync on a device's default memory pool: the same pool as cudaMalloc "
+        "(pool), or the driver as without the shim (driver)."),
     choice<&Options::order>(
         "order", {"auto", "fenced", "finished", "wait"},
         "The level of caution to start at: order reuse by fences, reuse only what is finished, or "

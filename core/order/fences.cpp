@@ -125,6 +125,13 @@ OrderResult Fences::barrier(Stamp stamp) {
     return {settled(stamp, true) ? OrderStatus::done : OrderStatus::refused, 0};
 }
 
+OrderResult Fences::stream_wait(Stamp stamp, StreamHandle stream) {
+    if (settled(stamp, true) || !rule_on(Rule::stream_event)) return {};
+    const std::uint64_t number = first_recorded_above(stamp);
+    if (number != 0) return note(order_.wait_on_stream(stream, event_of(number)));
+    return {settled(stamp, true) ? OrderStatus::done : OrderStatus::refused, 0};
+}
+
 OrderResult Fences::barrier_behind_all() {
     const std::uint64_t number = youngest_waiting_.load(std::memory_order_acquire);
     if (number == 0 || finished(number - 1)) return {};

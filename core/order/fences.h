@@ -78,6 +78,10 @@ class Fences {
     /// is before them may be waiting for it.
     OrderResult barrier_behind_all();
 
+    /// Makes one stream's later work wait, on the device, for a fence that covers `stamp`; nothing
+    /// else waits, and nothing is settled by it. Returns done, refused, failed or lost.
+    OrderResult stream_wait(Stamp stamp, StreamHandle stream);
+
     /// Fences taken after the first one that covers `stamp`.
     std::uint64_t younger_than(Stamp stamp) const {
         const std::uint64_t now = clock_.load(std::memory_order_relaxed);
@@ -112,6 +116,9 @@ class Fences {
     /// The native error once the context is lost, else 0. Never goes back to 0.
     int lost() const { return lost_.load(std::memory_order_acquire); }
 
+    /// Remembers a lost context. Returns `result`.
+    OrderResult note(OrderResult result);
+
     StreamOrder& order() const { return order_; }
 
   private:
@@ -136,7 +143,6 @@ class Fences {
     OrderStatus ask(std::uint64_t number);
     std::uint64_t first_recorded_above(Stamp stamp) const;
     OrderResult wait_for(std::uint64_t number);
-    OrderResult note(OrderResult result);
 
     StreamOrder& order_;
     std::atomic<OrderLevel> level_;

@@ -19,14 +19,17 @@ enum class Rule : std::uint32_t {
     transition_sync, ///< the step down to `finished` waits for what was handed out before it
     ordered_exit,    ///< streams that end the total order wait for all work before them
     programmatic,    ///< a launch that may overlap its predecessor does not after a hand-out
+    stream_event,    ///< a block freed on a stream goes to others finished or behind a wait
+    stream_identity, ///< streams are told apart by what never comes back, not by their handles
 };
 
 #ifdef CACHEALLOC_TEST_SWITCHES
 /// The rules' names, in the order of Rule.
-inline constexpr const char* kRuleNames[] = {"fence",           "numbering",     "barrier",
-                                             "finished_level",  "finished_only", "capture_aside",
-                                             "transition_sync", "ordered_exit",  "programmatic"};
-static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::programmatic) + 1);
+inline constexpr const char* kRuleNames[] = {"fence",           "numbering",      "barrier",
+                                             "finished_level",  "finished_only",  "capture_aside",
+                                             "transition_sync", "ordered_exit",   "programmatic",
+                                             "stream_event",    "stream_identity"};
+static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::stream_identity) + 1);
 
 /// One bit per Rule, set = switched off.
 inline std::atomic<std::uint32_t> g_rules_off{0};

@@ -20,8 +20,12 @@ struct OrderResult {
     bool done() const { return status == OrderStatus::done; }
 };
 
-/// The few operations on one context's queues from which Fences builds safe reuse. Events are named
-/// by an index below Fences::kEvents; the implementation makes them at first use and keeps them.
+/// One of the program's streams, by the platform's own handle.
+using StreamHandle = std::uint64_t;
+
+/// The few operations on one context's queues from which Fences and StreamEvents build safe reuse.
+/// Events are named by an index below Fences::kEvents + StreamEvents::kEvents; the implementation
+/// makes them at first use and keeps them.
 ///
 /// Thread-safe: every function may be called by any thread at any time, also for the same event.
 /// None may throw. Only synchronize() may wait for the device.
@@ -39,6 +43,18 @@ class StreamOrder {
     /// Makes all work submitted to the context from now on wait for `event`, on the device; the
     /// host goes on at once. Returns done, refused, failed or lost.
     virtual OrderResult wait_on_device(std::uint32_t event) = 0;
+
+    /// Lets `event` stand for all work submitted to one stream of the context so far. Returns done,
+    /// refused (also where no event can be had), failed or lost.
+    virtual OrderResult record_on(StreamHandle /*stream*/, std::uint32_t /*event*/) {
+        return {OrderStatus::refused, 0};
+    }
+
+    /// Makes the work submitted to one stream from now on wait for `event`, on the device. Returns
+    /// done, refused, failed or lost.
+    virtual OrderResult wait_on_stream(StreamHandle /*stream*/, std::uint32_t /*event*/) {
+        return {OrderStatus::refused, 0};
+    }
 
     /// Waits on the host for all work submitted to the context. Called only at level `wait`, where
     /// there are no events. Returns done, refused, failed or lost.

@@ -9,15 +9,17 @@ namespace cachealloc {
 
 struct Segment;
 
-/// Who holds a block. The arrows: free -> live -> freeing -> (limbo ->) cached -> live | free.
+/// Who holds a block. The arrows: free -> live -> freeing -> (limbo | streamed ->) cached -> live |
+/// free.
 enum class BlockState : std::uint32_t {
-    unused,  ///< a descriptor without memory
-    live,    ///< the application's
-    freeing, ///< inside free(), not yet anywhere
-    limbo,   ///< freed, earlier users perhaps not done
-    aside,   ///< freed beside an open capture, without a fence
-    cached,  ///< settled, in an exact-size cache
-    free,    ///< settled, in the best-fit tree
+    unused,   ///< a descriptor without memory
+    live,     ///< the application's
+    freeing,  ///< inside free(), not yet anywhere
+    limbo,    ///< freed, earlier users perhaps not done
+    aside,    ///< freed beside an open capture, without a fence
+    streamed, ///< freed in the order of one stream, which may not have come that far
+    cached,   ///< settled, in an exact-size cache
+    free,     ///< settled, in the best-fit tree
 };
 
 /// A slice of a segment. Descriptors are never given back to the operating system, so a stale
@@ -35,11 +37,15 @@ struct Block {
     std::uint32_t bin = 0;        ///< exact-size bin of the request it was cut for
     std::uint32_t generation = 0; ///< counts hand-outs: makes buffer ids unique
     bool barrier_counts = true;   ///< false: only a finished fence settles it
-    std::uint64_t stamp = 0;      ///< fence clock at its free
+    /// Handed out by a stream-ordered call: natively its free waits for nothing.
+    std::atomic<bool> asynchronous{false};
+    std::uint32_t event = 0; ///< in stream limbo: the event recorded at its free
+    std::uint64_t stamp = 0; ///< fence clock at its free; in stream limbo, its turn
     Segment* segment = nullptr;
     Block* previous = nullptr; ///< neighbour below, in the same segment
     Block* next = nullptr;     ///< neighbour above
-    /// Link of whichever list holds the block: limbo and aside queues, arena free list.
+    /// Link of whichever list holds the block: limbo and aside queues, arena free list; in stream
+    /// limbo towards younger blocks, `left` towards older ones.
     Block* link = nullptr;
     std::atomic<std::uint32_t> stack_link{
         0};                ///< link of the shared stacks (an index, see ExactCache)

@@ -268,7 +268,8 @@ Heap::Totals Heap::totals() const {
     for (const Segment* at = segments_; at != nullptr; at = at->next) {
         bool live = at->exported;
         for (const Block* block = at->first; block != nullptr && !live; block = block->next) {
-            live = block->state.load(std::memory_order_relaxed) == BlockState::live;
+            const BlockState state = block->state.load(std::memory_order_relaxed);
+            live = state == BlockState::live || state == BlockState::streamed;
         }
         if (!live) totals.wholly_free += at->size;
     }

@@ -72,7 +72,7 @@ class Heap {
         std::uint64_t reserved = 0;     ///< bytes of all segments
         std::uint64_t free_in_tree = 0; ///< settled free bytes
         std::uint64_t largest_free = 0; ///< the largest settled free block
-        std::uint64_t wholly_free = 0;  ///< bytes of segments without a live block, settled or not
+        std::uint64_t wholly_free = 0;  ///< bytes of segments without a live or streamed block
         std::uint64_t segments = 0;
         std::uint64_t splits = 0; ///< times a block was cut in two
         std::uint64_t reserved_peak = 0;

@@ -47,9 +47,10 @@ bool valid(const Options& options) {
     const auto allowed = [](std::uint8_t divisions) {
         return divisions <= 64 && (divisions & (divisions - 1)) == 0;
     };
-    return options.free_mode <= FreeMode::async && options.order <= OrderStart::wait &&
-           options.log <= LogDetail::verbose && options.slack_mb <= 1048576 &&
-           options.slack_percent <= 100 && options.cache_mb <= 1048576 &&
+    return options.free_mode <= FreeMode::async && options.async_mode <= AsyncMode::driver &&
+           options.order <= OrderStart::wait && options.log <= LogDetail::verbose &&
+           options.slack_mb <= 1048576 && options.slack_percent <= 100 &&
+           options.cache_mb <= 1048576 &&
            (options.max_split_size_mb == Options::kUnlimited ||
             (options.max_split_size_mb >= 20 && options.max_split_size_mb <= 1048576)) &&
            std::ranges::all_of(options.roundup_power2_divisions, allowed);
@@ -64,6 +65,7 @@ TEST_CASE("options: an empty text gives the defaults", "[options]") {
     CHECK(clean(",") == Options{});
     CHECK_FALSE(options.off);
     CHECK(options.free_mode == FreeMode::sync);
+    CHECK(options.async_mode == AsyncMode::pool);
     CHECK(options.order == OrderStart::automatic);
     CHECK(options.slack_mb == 64);
     CHECK(options.slack_percent == 12);
@@ -295,6 +297,7 @@ TEST_CASE("options: what is written out reads back the same", "[options]") {
     for (int round = 0; round < 2000; ++round) {
         Options options;
         options.free_mode = static_cast<FreeMode>(below(2));
+        options.async_mode = static_cast<AsyncMode>(below(2));
         options.order = static_cast<OrderStart>(below(4));
         options.slack_mb = below(1048577);
         options.slack_percent = below(101);

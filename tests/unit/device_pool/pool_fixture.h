@@ -4,6 +4,7 @@
 
 #include "simulated_device.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,32 @@ struct PoolFixture {
         if (result.status != cachealloc::PoolStatus::done) device.kept(address, size);
         return result;
     }
+    /// Stream-ordered calls, for one of the device's streams; its number plus one is its handle, as
+    /// its id is unless the fixture's `ids` say otherwise.
+    cachealloc::NamedStream named(std::size_t stream) const {
+        cachealloc::NamedStream name;
+        name.id = ids[stream];
+        name.handle = stream + 1;
+        name.reuse_finished = reuse_finished;
+        name.reuse_waiting = reuse_waiting;
+        return name;
+    }
+    cachealloc::Block* alloc_on(std::size_t stream, std::uint64_t bytes) {
+        const cachealloc::PoolResult result = pool->allocate_async(bytes, named(stream));
+        status = result.status;
+        if (result.status != cachealloc::PoolStatus::done) return nullptr;
+        cachealloc::Block* const block = map->find(result.address);
+        if (block != nullptr) device.handed_out_to(stream, block->address, block->size);
+        return block;
+    }
+    cachealloc::PoolResult free_on(std::size_t stream, cachealloc::Block* block) {
+        const cachealloc::DeviceAddress address = block->address;
+        const std::uint64_t size = block->size;
+        device.given_up(address, size, true);
+        const cachealloc::PoolResult result = pool->free_async(block, address, named(stream));
+        if (result.status != cachealloc::PoolStatus::done) device.kept(address, size);
+        return result;
+    }
     cachealloc::PoolResult set_aside(cachealloc::Block* block) {
         device.given_up(block->address, block->size, true);
         return pool->set_aside(block, block->address);
@@ -77,4 +104,7 @@ struct PoolFixture {
     }
 
     cachealloc::PoolStatus status = cachealloc::PoolStatus::done;
+    std::array<std::uint64_t, SimulatedDevice::kStreams> ids{1, 2, 3, 4};
+    bool reuse_finished = true; ///< what alloc_on() asks for
+    bool reuse_waiting = true;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/order/fences.h"
+#include "core/order/stream_events.h"
 #include "core/pool/memory_source.h"
 
 #include <algorithm>
@@ -49,14 +49,9 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     /// Says that the pool handed out these bytes. `only_finished`: a barrier is not enough.
     void handed_out(Address address, std::uint64_t bytes, bool only_finished) {
         const std::lock_guard lock(mutex_);
-        const auto next = live_.lower_bound(address);
-        if ((next != live_.end() && next->first < address + bytes) ||
-            (next != live_.begin() && std::prev(next)->first + std::prev(next)->second > address)) {
-            complain("handed out while live");
-        }
-        live_[address] = bytes;
+        note_live(address, bytes);
         for (const Use& use : uses_) {
-            if (use.address >= address + bytes || address >= use.address + use.bytes) continue;
+            if (!overlap(use, address, bytes)) continue;
             const bool known = use.number <= known_[use.stream];
             const bool ordered = one_stream_ || use.number <= barrier_[use.stream];
             if (!known && (only_finished || (use.only_finished && !one_stream_) || !ordered)) {
@@ -64,9 +59,20 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
             }
         }
         std::erase_if(uses_, [&](const Use& use) {
-            return use.number <= known_[use.stream] ||
-                   (use.address < address + bytes && address < use.address + use.bytes);
+            return use.number <= known_[use.stream] || overlap(use, address, bytes);
         });
+    }
+    /// The same for work on `stream` and behind it: what other streams did must be ordered before
+    /// that stream's next work. It stays on record, since nothing else is ordered behind it.
+    void handed_out_to(std::size_t stream, Address address, std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        note_live(address, bytes);
+        const Clock before = join(streams_[stream], join(barrier_, known_));
+        for (const Use& use : uses_) {
+            if (overlap(use, address, bytes) && !one_stream_ && use.number > before[use.stream]) {
+                complain("handed to a stream while earlier work is pending");
+            }
+        }
     }
     /// Says, before the free, that the program is through with these bytes.
     void given_up(Address address, std::uint64_t bytes, bool only_finished) {
@@ -126,6 +132,23 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         barrier_ = join(barrier_, events_[event]);
         return {};
     }
+    /// Streams by their number plus one.
+    OrderResult record_on(cachealloc::StreamHandle stream, std::uint32_t event) override {
+        const std::lock_guard lock(mutex_);
+        if (const OrderResult bad = order_failure(); !bad.done()) return bad;
+        if (capture_open) return {OrderStatus::refused, 0};
+        events_[event] = join(streams_[stream - 1], barrier_);
+        ++stream_records;
+        return {};
+    }
+    OrderResult wait_on_stream(cachealloc::StreamHandle stream, std::uint32_t event) override {
+        const std::lock_guard lock(mutex_);
+        ++stream_waits;
+        if (const OrderResult bad = order_failure(); !bad.done()) return bad;
+        if (capture_open) return {OrderStatus::refused, 0};
+        streams_[stream - 1] = join(streams_[stream - 1], events_[event]);
+        return {};
+    }
     OrderResult synchronize() override {
         const std::lock_guard lock(mutex_);
         ++synchronizations;
@@ -176,6 +199,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     OrderStatus order_failure_status = OrderStatus::failed;
     SourceStatus source_failure = SourceStatus::failed;
     std::atomic<std::uint64_t> records{0}, queries{0}, waits{0}, synchronizations{0}, pauses{0};
+    std::atomic<std::uint64_t> stream_records{0}, stream_waits{0};
     std::atomic<std::uint64_t> allocations{0}, releases{0};
     std::vector<Address> released;
     std::function<void()> on_pause; ///< runs in each pause: another thread's steps
@@ -208,6 +232,17 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         bool only_finished; ///< freed by a call that natively does not wait
     };
 
+    static bool overlap(const Use& use, Address address, std::uint64_t bytes) {
+        return use.address < address + bytes && address < use.address + use.bytes;
+    }
+    void note_live(Address address, std::uint64_t bytes) {
+        const auto next = live_.lower_bound(address);
+        if ((next != live_.end() && next->first < address + bytes) ||
+            (next != live_.begin() && std::prev(next)->first + std::prev(next)->second > address)) {
+            complain("handed out while live");
+        }
+        live_[address] = bytes;
+    }
     SourceResult release_now(Address address, std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
         ++releases;
@@ -261,7 +296,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     Clock barrier_{}; ///< all later work waits for these
     std::array<Clock, kStreams> streams_{};
     std::array<std::vector<Clock>, kStreams> work_{}; ///< what each piece of work waits for
-    std::array<Clock, cachealloc::Fences::kEvents> events_{};
+    std::array<Clock, cachealloc::Fences::kEvents + cachealloc::StreamEvents::kEvents> events_{};
     std::vector<Use> uses_;
     std::map<Address, std::uint64_t> live_;
     std::map<Address, std::uint64_t> segments_;
