@@ -9,6 +9,7 @@
 #include "shim/cuda_order.h"
 #include "shim/cuda_source.h"
 #include "shim/cuda_types.h"
+#include "shim/overlap_marks.h"
 
 #include <atomic>
 #include <mutex>
@@ -26,8 +27,8 @@ struct ContextPool {
     const CUcontext handle;
     const unsigned long long id;
     const CUdevice device;
-    bool gone = false;                          // under Contexts' lock
-    std::atomic<std::uint64_t> overlap_seen{0}; // hand-outs at the last launch that may overlap
+    bool gone = false; // under Contexts' lock
+    OverlapMarks overlaps;
     CudaSource source;
     CudaOrder order;
     DevicePool pool;

@@ -9,7 +9,7 @@
 #include "shim/process.h"
 #include "shim/submit.h"
 
-#include <array>
+#include <vector>
 
 namespace cachealloc::shim {
 
@@ -26,12 +26,24 @@ bool may_overlap(const CUlaunchConfig& config) {
     return false;
 }
 
-// Whether the current context's pool has handed anything out since the last such launch saw it.
-bool handed_out_since(Process& state) {
+// The launch without the permission, if it follows a hand-out on its stream.
+template <class Launch>
+CUresult launch_in_order(Process& state, const CUlaunchConfig& config, bool per_thread,
+                         Launch call) {
     ContextPool* const context = state.contexts.current();
-    if (context == nullptr) return false;
-    const std::uint64_t now = context->pool.hand_outs();
-    return context->overlap_seen.exchange(now, std::memory_order_acq_rel) != now;
+    if (context == nullptr) return call(&config);
+    static thread_local char t_self;
+    const OverlapMarks::Key key{config.hStream, per_thread ? &t_self : nullptr};
+    const std::uint64_t hand_outs = context->pool.hand_outs();
+    if (context->overlaps.in_order(key, hand_outs)) return call(&config);
+    std::vector<CUlaunchAttribute> attributes(config.attrs, config.attrs + config.numAttrs);
+    std::erase_if(attributes, [](const CUlaunchAttribute& one) { return may_overlap(one); });
+    CUlaunchConfig ordered = config;
+    ordered.attrs = attributes.data();
+    ordered.numAttrs = static_cast<unsigned>(attributes.size());
+    const CUresult result = call(&ordered);
+    if (result == CUDA_SUCCESS) context->overlaps.launched(key, hand_outs);
+    return result;
 }
 
 template <class Launch>
@@ -41,19 +53,11 @@ CUresult launch(Entry entry, const CUlaunchConfig* config, bool per_thread_api, 
     if ((watched_submits() & (kWatchPerThread | kWatchUse | kWatchAllSubmits)) != 0) {
         before_submit({entry, Effect::work, per_thread_api, config->hStream, nullptr});
     }
-    constexpr unsigned kMost = 32; // cuda.h 13.0 knows 17 kinds
-    if (config->numAttrs == 0 || config->numAttrs > kMost || !may_overlap(*config) ||
-        state->capturing() || !rule_on(Rule::programmatic) || !handed_out_since(*state)) {
+    if (config->numAttrs == 0 || !may_overlap(*config) || state->capturing() ||
+        !rule_on(Rule::programmatic)) {
         return call(config);
     }
-    std::array<CUlaunchAttribute, kMost> attributes;
-    CUlaunchConfig ordered = *config;
-    ordered.attrs = attributes.data();
-    ordered.numAttrs = 0;
-    for (unsigned i = 0; i < config->numAttrs; ++i) {
-        if (!may_overlap(config->attrs[i])) attributes[ordered.numAttrs++] = config->attrs[i];
-    }
-    return call(&ordered);
+    return launch_in_order(*state, *config, is_per_thread(config->hStream, per_thread_api), call);
 }
 
 } // namespace

@@ -95,7 +95,7 @@ void before_submit(const SubmitCall& call) {
     const std::uint32_t watched = watched_submits();
     if ((watched & kWatchPerThread) != 0) {
         // Where the stream hides in a structure it may be any.
-        if (entry_stream(call.entry) == kStreamInStruct && call.stream == nullptr) {
+        if (entry_stream(call.entry) == kStreamInStruct && call.arguments != nullptr) {
             state->total_order.leave();
         } else if (is_per_thread(call.stream, call.per_thread_api)) {
             state->total_order.per_thread_stream_used();

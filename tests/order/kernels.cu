@@ -51,4 +51,17 @@ cudaError_t fill(cudaStream_t stream, Byte* to, Byte value, std::size_t bytes, s
     return cudaGetLastError();
 }
 
+cudaError_t fill_early(cudaStream_t stream, Byte* to, Byte value, std::size_t bytes) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(64);
+    config.blockDim = dim3(256);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, order_fill, to, value, bytes, std::uint64_t{0});
+}
+
 } // namespace order

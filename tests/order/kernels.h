@@ -17,4 +17,8 @@ cudaError_t read_late(cudaStream_t stream, const Byte* from, Byte* to, std::size
 /// Queues a kernel that, after `ns`, sets `bytes` of `to` to `value`.
 cudaError_t fill(cudaStream_t stream, Byte* to, Byte value, std::size_t bytes, std::uint64_t ns);
 
+/// The same at once, as a programmatic dependent launch: it may start before the kernel in front of
+/// it on the stream has ended.
+cudaError_t fill_early(cudaStream_t stream, Byte* to, Byte value, std::size_t bytes);
+
 } // namespace order

@@ -112,6 +112,25 @@ void exit_context() {
     drain();
 }
 
+/// No second stream at all: a launch that may overlap the kernel in front of it.
+void programmatic() {
+    Byte* const block = handed_out_unfenced(kLegacy);
+    ORDER_CHECK(fill_early(kLegacy, block, kNew, kBytes));
+    drain();
+}
+
+/// Behind a barrier, on the stream of the former user.
+void programmatic_fenced() {
+    const cudaStream_t stream = make_stream();
+    Byte* const out = allocate();
+    Byte* const block = allocate();
+    ORDER_CHECK(cudaMemset(block, kOld, kBytes));
+    drain();
+    ORDER_CHECK(read_late(stream, block, out, kBytes, kLateNs));
+    ORDER_CHECK(fill_early(stream, reuse(block), kNew, kBytes));
+    drain();
+}
+
 constexpr Case kCases[] = {
     {"ordered_no_fence", no_fence},
     {"ordered_exit_stream", exit_stream},
@@ -122,6 +141,8 @@ constexpr Case kCases[] = {
     {"ordered_exit_ptds", exit_ptds},
     {"ordered_exit_again", exit_again},
     {"ordered_exit_context", exit_context},
+    {"programmatic", programmatic},
+    {"programmatic_fenced", programmatic_fenced},
 };
 
 } // namespace

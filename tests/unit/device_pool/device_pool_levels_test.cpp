@@ -119,3 +119,33 @@ TEST_CASE("DevicePool levels: waiting for the earlier users of what was handed o
     CHECK(f.pool->fences().finished(f.pool->fences().last_barrier()));
     CHECK(f.pool->fences().finished(f.pool->fences().last_barrier()));
 }
+
+TEST_CASE("DevicePool levels: leaving ordered fences what comes and keeps what was") {
+    PoolFixture f(OrderLevel::ordered, no_slack());
+    Block* const before = f.alloc(kLarge);
+    Block* const after = f.alloc(kLarge);
+    f.use(before);
+    f.free(before);
+    CHECK(f.pool->statistics().fences == 0);
+    CHECK(f.pool->leave_ordered());
+    CHECK(f.level() == OrderLevel::fenced);
+    CHECK_FALSE(f.pool->leave_ordered()); // once is enough
+    CHECK(f.alloc(kLarge) == before);     // whoever is new waits for the caller's event
+    f.use(after);
+    f.free(after);
+    CHECK(f.pool->statistics().fences == 1);
+    CHECK(f.pool->statistics().barriers == 0);
+}
+
+TEST_CASE("DevicePool levels: what ordered handed out unfenced counts at the step to finished") {
+    PoolFixture f(OrderLevel::ordered, no_slack());
+    Block* const block = f.alloc(kLarge);
+    f.use(block);
+    f.free(block);
+    REQUIRE(f.alloc(kLarge) == block);
+    f.pool->leave_ordered();
+    f.pool->enter_finished(true);
+    f.device.one_stream_ = false;
+    f.use(block, 1); // a writer that nothing holds up
+    CHECK(f.first_complaint().empty());
+}
