@@ -53,7 +53,7 @@ CUresult allocate(const StreamPtr& s, const PoolPtr& pool, CUdeviceptr* p, std::
     a.size = bytes;
     a.kind = Memory::pool;
     a.device = pool->device;
-    a.ctx = s->ctx;
+    a.ctx = owner_of(s->ctx);
     a.pool = pool;
     w.map.add(std::move(a));
     pool->used += bytes;

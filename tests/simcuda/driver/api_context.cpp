@@ -17,45 +17,6 @@ Device* device_of(CUdevice dev) {
                : nullptr;
 }
 
-ContextPtr make_context(CUdevice dev, unsigned flags, bool primary) {
-    World& w = world();
-    auto ctx = std::make_shared<Context>();
-    ctx->id = ++w.next_context;
-    ctx->device = dev;
-    ctx->flags = flags;
-    ctx->primary = primary;
-    w.dead_contexts.erase(w.contexts.add(ctx));
-    ctx->legacy = w.make_stream(ctx, StreamKind::legacy, 0, 0);
-    return ctx;
-}
-
-// The end of a context: its work ends first, then its streams, events and memory go.
-void destroy_context(const ContextPtr& ctx) {
-    World& w = world();
-    w.wait(w.all_of(ctx, "the end of a context"));
-    ctx->alive = false;
-    for (const auto& capture : std::set<CapturePtr>(ctx->captures)) {
-        capture->invalidated = true;
-    }
-    std::vector<std::shared_ptr<Allocation>> owned;
-    for (const auto& [base, a] : w.map.all()) {
-        if (a->ctx == ctx && a->kind != Memory::pool && a->kind != Memory::mapped) {
-            owned.push_back(a);
-        }
-    }
-    for (const auto& a : owned) {
-        drop_allocation(a);
-    }
-    for (const auto& s : std::vector<StreamPtr>(ctx->streams)) {
-        if (s->handle != nullptr) {
-            w.streams.remove(s->handle);
-        }
-        w.retire_stream(s);
-    }
-    w.contexts.remove(ctx->handle);
-    w.dead_contexts[ctx->handle] = ctx;
-}
-
 CUresult create_context(CUcontext* out, unsigned flags, CUdevice dev) {
     if (out == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -66,22 +27,6 @@ CUresult create_context(CUcontext* out, unsigned flags, CUdevice dev) {
     const ContextPtr ctx = make_context(dev, flags, false);
     self().contexts.push_back(ctx);
     *out = ctx->handle;
-    return CUDA_SUCCESS;
-}
-
-CUresult release_primary(CUdevice dev) {
-    Device* d = device_of(dev);
-    if (d == nullptr) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
-    if (d->retained == 0) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
-    if (--d->retained == 0 && d->primary != nullptr) {
-        const ContextPtr ctx = d->primary;
-        d->primary = nullptr;
-        destroy_context(ctx);
-    }
     return CUDA_SUCCESS;
 }
 
@@ -109,7 +54,7 @@ CUresult set_primary_flags(CUdevice dev, unsigned flags) {
 
 CUresult destroy_created(CUcontext handle) {
     const ContextPtr ctx = world().contexts.find(handle);
-    if (ctx == nullptr || ctx->primary) {
+    if (ctx == nullptr || ctx->primary || ctx->green != nullptr) {
         return handle == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
     }
     destroy_context(ctx);
@@ -150,25 +95,19 @@ CUresult synchronize(const ContextPtr& ctx) {
     SIM_TRY(forbid_while_capturing(true));
     SIM_TRY(forbid_context_captures(ctx));
     world().wait(world().all_of(ctx, "cuCtxSynchronize"));
-    return ctx->fault;
+    return ctx->fault();
 }
 
 } // namespace
 
 SIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
     SIM_ENTER_STATE(cuDevicePrimaryCtxRetain);
-    Device* d = device_of(dev);
     if (out == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (d == nullptr) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
-    if (d->primary == nullptr) {
-        d->primary = make_context(dev, d->primary_flags, true);
-    }
-    ++d->retained;
-    *out = d->primary->handle;
+    ContextPtr ctx;
+    SIM_TRY(retain_primary(dev, &ctx));
+    *out = ctx->handle;
     return CUDA_SUCCESS;
 }
 
@@ -351,15 +290,16 @@ SIM_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     SIM_ENTER(cuCtxEnablePeerAccess);
     ContextPtr ctx;
     SIM_TRY(current_context(&ctx));
-    const ContextPtr other = World::get().contexts.find(peer);
-    if (other == nullptr || other == ctx) {
+    const ContextPtr found = World::get().contexts.find(peer);
+    if (found == nullptr || owner_of(found) == owner_of(ctx)) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
+    const ContextPtr other = owner_of(found);
     if (flags != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return ctx->peers.insert(other->id).second ? CUDA_SUCCESS
-                                               : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    return owner_of(ctx)->peers.insert(other->id).second ? CUDA_SUCCESS
+                                                         : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 SIM_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) {
@@ -370,5 +310,7 @@ SIM_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) {
     if (other == nullptr) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    return ctx->peers.erase(other->id) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    return owner_of(ctx)->peers.erase(owner_of(other)->id) != 0
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

@@ -80,7 +80,7 @@ CUresult open_handle(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned fl
     a.size = c.size;
     a.kind = Memory::imported;
     a.device = ctx->device;
-    a.ctx = ctx;
+    a.ctx = owner_of(ctx);
     views()[a.base] = {view, bytes};
     opened()[key] = a.base;
     *out = a.base;

@@ -143,7 +143,7 @@ CUresult launch_kernel(bool pt, CUfunction f, unsigned gx, unsigned gy, unsigned
 CUresult record_at_start(const StreamPtr& s, CUevent handle, int flags) {
     World& w = world();
     const EventPtr e = w.events.find(handle);
-    if (e == nullptr || e->ctx != s->ctx) {
+    if (e == nullptr || e->ctx != owner_of(s->ctx)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (flags != 0 || (e->flags & CU_EVENT_DISABLE_TIMING) == 0) {
@@ -210,7 +210,7 @@ CUresult callback(bool pt, CUstream stream, CUstreamCallback fn, void* data, uns
     work.label = "stream callback";
     work.host_code = true;
     const ContextPtr ctx = s->ctx;
-    work.effect = [fn, stream, ctx, data] { fn(stream, ctx->fault, data); };
+    work.effect = [fn, stream, ctx, data] { fn(stream, ctx->fault(), data); };
     return submit(s, std::move(work));
 }
 

@@ -27,7 +27,7 @@ CUresult allocate_device(std::uintptr_t* p, std::size_t bytes) {
     a.base = base;
     a.size = bytes;
     a.device = ctx->device;
-    a.ctx = ctx;
+    a.ctx = owner_of(ctx);
     w.map.add(std::move(a));
     *p = base;
     return CUDA_SUCCESS;
@@ -52,7 +52,7 @@ CUresult free_device(std::uintptr_t p) {
     if (a->kind != Memory::pool) {
         // As measured: a pointer of the stream-ordered calls is freed without any wait.
         wait_as_free(a->ctx);
-        SIM_TRY(a->ctx->fault);
+        SIM_TRY(a->ctx->fault());
         if (w.map.at(p) != a) {
             return CUDA_ERROR_INVALID_VALUE; // another thread freed it meanwhile
         }
@@ -84,7 +84,7 @@ CUresult allocate_host(void** p, std::size_t bytes, unsigned flags, Memory kind)
     a.size = bytes;
     a.kind = kind;
     a.device = ctx->device;
-    a.ctx = ctx;
+    a.ctx = owner_of(ctx);
     a.flags = flags;
     w.map.add(std::move(a));
     *p = pages;
@@ -101,7 +101,7 @@ CUresult free_host(void* p, Memory kind, CUresult unknown) {
         return unknown;
     }
     wait_as_free(a->ctx);
-    SIM_TRY(a->ctx->fault);
+    SIM_TRY(a->ctx->fault());
     check_release(*a, kind == Memory::pinned ? "cuMemFreeHost" : "cuMemHostUnregister");
     drop_allocation(a);
     return CUDA_SUCCESS;
@@ -248,7 +248,7 @@ static CUresult register_host(void* p, size_t bytes, unsigned flags) {
     a.size = bytes;
     a.kind = Memory::registered;
     a.device = ctx->device;
-    a.ctx = ctx;
+    a.ctx = owner_of(ctx);
     a.flags = flags;
     w.map.add(std::move(a));
     return CUDA_SUCCESS;

@@ -30,16 +30,19 @@ CUresult destroy_stream(CUstream handle) {
     if (s == nullptr) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
+    if (!s->ctx->alive) {
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     pass_free_gate(s->ctx);
     if (s->capture != nullptr) {
         invalidate(s->capture);
-        if (s->capture->origin == s.get()) {
-            auto& open = world().captures;
-            open.erase(std::remove(open.begin(), open.end(), s->capture), open.end());
-            s->ctx->captures.erase(s->capture);
+        const CapturePtr capture = s->capture;
+        if (capture->origin == s.get()) {
+            leave_capture(capture);
+        } else {
+            capture->streams.erase(s.get());
+            s->capture = nullptr;
         }
-        s->capture->streams.erase(s.get());
-        s->capture = nullptr;
     }
     world().streams.remove(handle);
     world().retire_stream(s);
@@ -56,7 +59,7 @@ CUresult query(bool per_thread, CUstream handle) {
     }
     SIM_TRY(forbid_implicit(s));
     world().catch_up();
-    SIM_TRY(s->ctx->fault);
+    SIM_TRY(s->ctx->fault());
     if (!World::idle(s)) {
         return CUDA_ERROR_NOT_READY;
     }
@@ -86,7 +89,7 @@ CUresult synchronize(bool per_thread, CUstream handle) {
     } else {
         world().wait(s->last);
     }
-    return s->ctx->fault;
+    return s->ctx->fault();
 }
 
 CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsigned flags) {
@@ -177,10 +180,13 @@ CUresult stream_ctx(bool per_thread, CUstream handle, CUcontext* ctx) {
 }
 
 CUresult stream_ctx_green(bool per_thread, CUstream handle, CUcontext* ctx, CUgreenCtx* green) {
+    StreamPtr s;
+    SIM_TRY(stream_of(handle, per_thread, &s));
+    *ctx = owner_of(s->ctx)->handle;
     if (green != nullptr) {
-        *green = nullptr;
+        *green = s->ctx->green;
     }
-    return stream_ctx(per_thread, handle, ctx);
+    return CUDA_SUCCESS;
 }
 
 CUresult stream_device(bool per_thread, CUstream handle, CUdevice* dev) {
@@ -195,7 +201,7 @@ CUresult record(bool per_thread, CUevent event, CUstream handle, unsigned flags)
     StreamPtr s;
     SIM_TRY(stream_of(handle, per_thread, &s));
     const EventPtr e = w.events.find(event);
-    if (e == nullptr || e->ctx != s->ctx) {
+    if (e == nullptr || e->ctx != owner_of(s->ctx)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (s->capture != nullptr && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) {
@@ -305,7 +311,7 @@ SIM_EXPORT CUresult cuEventCreate(CUevent* out, unsigned int flags) {
     }
     pass_free_gate(ctx);
     const auto e = std::make_shared<Event>();
-    e->ctx = ctx;
+    e->ctx = owner_of(ctx);
     e->flags = flags;
     *out = world().events.add(e);
     return CUDA_SUCCESS;
@@ -331,7 +337,7 @@ SIM_EXPORT CUresult cuEventQuery(CUevent handle) {
     SIM_TRY(forbid_while_capturing(true));
     SIM_TRY(not_captured(e));
     world().catch_up();
-    SIM_TRY(e->ctx->fault);
+    SIM_TRY(e->ctx->fault());
     if (e->op == nullptr) {
         return CUDA_SUCCESS;
     }
@@ -351,7 +357,7 @@ SIM_EXPORT CUresult cuEventSynchronize(CUevent handle) {
     SIM_TRY(forbid_while_capturing(true));
     SIM_TRY(not_captured(e));
     world().wait(e->op);
-    return e->ctx->fault;
+    return e->ctx->fault();
 }
 
 SIM_EXPORT CUresult cuEventElapsedTime(float* ms, CUevent from, CUevent to) {

@@ -9,6 +9,16 @@ void invalidate(const CapturePtr& capture) {
     capture->invalidated = true;
 }
 
+void leave_capture(const CapturePtr& capture) {
+    World& w = World::get();
+    for (Stream* s : capture->streams) {
+        s->capture = nullptr;
+        s->tail.clear();
+        s->ctx->captures.erase(capture);
+    }
+    w.captures.erase(std::remove(w.captures.begin(), w.captures.end(), capture), w.captures.end());
+}
+
 CUresult forbid_while_capturing(bool others) {
     const ThreadState& me = self();
     if (me.mode == CU_STREAM_CAPTURE_MODE_RELAXED) {
@@ -45,13 +55,14 @@ CUresult forbid_implicit(const StreamPtr& s) {
 }
 
 CUresult forbid_context_captures(const ContextPtr& ctx) {
-    if (ctx->captures.empty()) {
-        return CUDA_SUCCESS;
+    std::set<CapturePtr> open = ctx->captures;
+    for (const auto& green : ctx->greens) {
+        open.insert(green->captures.begin(), green->captures.end());
     }
-    for (const auto& capture : ctx->captures) {
+    for (const auto& capture : open) {
         invalidate(capture);
     }
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return open.empty() ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 CUgraphNodeType node_type(const Work& work) {
@@ -88,16 +99,6 @@ namespace {
 
 World& world() {
     return World::get();
-}
-
-void leave_capture(const CapturePtr& capture) {
-    World& w = world();
-    for (Stream* s : capture->streams) {
-        s->capture = nullptr;
-        s->tail.clear();
-        s->ctx->captures.erase(capture);
-    }
-    w.captures.erase(std::remove(w.captures.begin(), w.captures.end(), capture), w.captures.end());
 }
 
 void reach(const NodePtr& node, std::set<const Node*>& seen) {

@@ -93,7 +93,7 @@ CUresult copy(const StreamPtr& s, const char* label, const std::vector<Piece>& p
     if (op != nullptr && (wait || to_pageable)) {
         World::get().wait(op);
     }
-    return s->ctx->fault;
+    return s->ctx->fault();
 }
 
 CUresult fill(const StreamPtr& s, const char* label, std::uintptr_t p, std::size_t pitch,

@@ -20,7 +20,7 @@ void World::depend(const OpPtr& op, const OpPtr& before) {
 
 std::vector<OpPtr> World::predecessors(const StreamPtr& s) {
     const ContextPtr& ctx = s->ctx;
-    std::vector<OpPtr> before{s->last, ctx->barrier};
+    std::vector<OpPtr> before{s->last, ctx->barrier, owner_of(ctx)->barrier};
     if (s->kind == StreamKind::legacy) {
         // The legacy stream waits for all blocking streams, and they for it.
         for (const auto& other : ctx->streams) {
@@ -113,12 +113,21 @@ OpPtr World::submit_after(const ContextPtr& ctx, const StreamPtr& s, Work work,
 OpPtr World::all_of(const ContextPtr& ctx, const char* label, Work work) {
     work.label = label;
     work.duration = 0;
-    std::vector<OpPtr> before{ctx->barrier};
+    std::vector<OpPtr> before{ctx->barrier, owner_of(ctx)->barrier};
     for (const auto& s : ctx->streams) {
         before.push_back(s->last);
     }
+    for (const auto& green : ctx->greens) {
+        before.push_back(green->barrier);
+        for (const auto& s : green->streams) {
+            before.push_back(s->last);
+        }
+    }
     const OpPtr op = submit_after(ctx, nullptr, std::move(work), before, false);
     join(op->clock, ctx->retired);
+    for (const auto& green : ctx->greens) {
+        join(op->clock, green->retired);
+    }
     return op;
 }
 
@@ -134,7 +143,7 @@ void World::start_if_ready(const OpPtr& op) {
         return;
     }
     const auto at = std::find(gated_.begin(), gated_.end(), op);
-    if (op->work.gate && op->ctx->fault == CUDA_SUCCESS && !op->work.gate()) {
+    if (op->work.gate && op->ctx->fault() == CUDA_SUCCESS && !op->work.gate()) {
         if (at == gated_.end()) {
             gated_.push_back(op);
         }
@@ -164,7 +173,7 @@ void World::start_if_ready(const OpPtr& op) {
 
 void World::finish(const OpPtr& op) {
     check_accesses(op);
-    if (op->work.effect && !op->work.host_code && op->ctx->fault == CUDA_SUCCESS) {
+    if (op->work.effect && !op->work.host_code && op->ctx->fault() == CUDA_SUCCESS) {
         op->work.effect();
     }
     if (op->work.publishes != 0) {
@@ -193,7 +202,7 @@ void World::finish(const OpPtr& op) {
 // be ordered before it.
 void World::check_accesses(const OpPtr& op) {
     if (op->work.kernel && settings["fault"] > 0 && --settings["fault"] == 0) {
-        op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+        op->ctx->fault() = CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     for (const OpPtr& before : op->early_after) {
         if (before != nullptr) {
@@ -201,7 +210,7 @@ void World::check_accesses(const OpPtr& op) {
         }
     }
     for (const Access& a : op->work.accesses) {
-        if (op->ctx->fault != CUDA_SUCCESS) {
+        if (op->ctx->fault() != CUDA_SUCCESS) {
             return;
         }
         if (a.bytes == 0) {
@@ -217,21 +226,21 @@ void World::check_accesses(const OpPtr& op) {
                   std::to_string(a.bytes) + " bytes at " + std::to_string(a.begin) +
                   (allocation == nullptr ? " that belong to no allocation (freed or never there)"
                                          : " beyond the end of their allocation"));
-            op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+            op->ctx->fault() = CUDA_ERROR_ILLEGAL_ADDRESS;
             return;
         }
         if (covered && !allocation->accessible) {
             error(*op->label + " touches mapped memory without access rights");
-            op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+            op->ctx->fault() = CUDA_ERROR_ILLEGAL_ADDRESS;
             return;
         }
         if (covered && op->work.kernel &&
             (allocation->kind == Memory::device || allocation->kind == Memory::imported) &&
             allocation->device != op->ctx->device &&
-            op->ctx->peers.count(allocation->ctx->id) == 0) {
+            owner_of(op->ctx)->peers.count(allocation->ctx->id) == 0) {
             error(*op->label + " touches memory of device " + std::to_string(allocation->device) +
                   " without peer access");
-            op->ctx->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+            op->ctx->fault() = CUDA_ERROR_ILLEGAL_ADDRESS;
             return;
         }
         if (op->slot == kNoSlot) {

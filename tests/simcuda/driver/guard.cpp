@@ -38,7 +38,7 @@ Guard::Guard(Entry e, Door door) {
     w.tick();
     if (door == Door::work) {
         if (const ContextPtr ctx = me.current()) {
-            early_ = ctx->fault;
+            early_ = ctx->fault();
         }
     }
 }
@@ -88,11 +88,14 @@ CUresult stream_of(CUstream handle, bool per_thread, StreamPtr* s) {
         return CUDA_SUCCESS;
     }
     *s = w.streams.find(handle);
-    return *s == nullptr ? CUDA_ERROR_INVALID_HANDLE : (*s)->ctx->fault;
+    if (*s == nullptr) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    return (*s)->ctx->alive ? (*s)->ctx->fault() : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 void pass_free_gate(const ContextPtr& ctx) {
-    World::get().wait_for([&] { return ctx->freeing == 0; });
+    World::get().wait_for([&] { return owner_of(ctx)->freeing == 0; });
 }
 
 CUresult submit(const StreamPtr& s, Work work, OpPtr* op) {

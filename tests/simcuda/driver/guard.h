@@ -83,6 +83,15 @@ class Guard {
 CUresult current_context(ContextPtr* ctx);
 // A live context by handle; null means the current one.
 CUresult context_of(CUcontext handle, ContextPtr* ctx);
+// The context of a green context, or INVALID_CONTEXT.
+CUresult green_context(CUgreenCtx handle, ContextPtr* ctx);
+// Makes a context with its legacy stream; ends one: its work ends first, then its streams and its
+// memory go, and a primary's green contexts go with it.
+ContextPtr make_context(CUdevice dev, unsigned flags, bool primary);
+void destroy_context(const ContextPtr& ctx);
+// A use of the device's primary context begins (made if there is none) and ends. Both check `dev`.
+CUresult retain_primary(CUdevice dev, ContextPtr* ctx);
+CUresult release_primary(CUdevice dev);
 // The stream a handle stands for; 0 is the legacy or, for per-thread entries, the thread's stream.
 CUresult stream_of(CUstream handle, bool per_thread, StreamPtr* s);
 
@@ -97,6 +106,8 @@ void pass_free_gate(const ContextPtr& ctx);
 // `others`: whether another thread's global capture forbids it too.
 CUresult forbid_while_capturing(bool others);
 void invalidate(const CapturePtr& capture);
+// The capture is over for all its streams.
+void leave_capture(const CapturePtr& capture);
 // 906 when the legacy stream would come behind a capturing blocking stream; those captures end.
 CUresult forbid_implicit(const StreamPtr& s);
 // Invalidates every capture of the context; 900 if there was one.

@@ -148,8 +148,12 @@ struct Context {
     bool primary = false;
     unsigned flags = 0;
     bool alive = true;
-    CUresult fault = CUDA_SUCCESS; // sticky
-    unsigned freeing = 0;          // threads that wait inside a free of this context
+    // A converted green context: streams of its own; memory, events, faults and the waits of frees
+    // are its primary's.
+    std::shared_ptr<Context> owner;
+    CUgreenCtx green = nullptr;
+    std::vector<std::shared_ptr<Context>> greens; // of a primary
+    unsigned freeing = 0;                         // threads that wait inside a free of this context
     StreamPtr legacy;
     std::map<std::uint64_t, StreamPtr> per_thread;
     std::vector<StreamPtr> streams; // all kinds; destroyed ones while they have work
@@ -157,8 +161,19 @@ struct Context {
     Clock retired;                  // what destroyed streams did
     std::set<CapturePtr> captures;
     std::set<std::uint64_t> peers; // ids of contexts whose memory this one may use
+
+    // Sticky.
+    CUresult& fault() { return owner == nullptr ? fault_ : owner->fault_; }
+
+  private:
+    CUresult fault_ = CUDA_SUCCESS;
 };
 using ContextPtr = std::shared_ptr<Context>;
+
+// The context that owns what this one allocates.
+inline const ContextPtr& owner_of(const ContextPtr& ctx) {
+    return ctx->owner == nullptr ? ctx : ctx->owner;
+}
 
 struct Pool {
     CUmemoryPool handle = nullptr;

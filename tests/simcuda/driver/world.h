@@ -54,6 +54,7 @@ class World {
     Oracle oracle;
     Handles<CUcontext, Context> contexts;
     std::map<CUcontext, ContextPtr> dead_contexts; // until their handle is given out again
+    std::map<CUgreenCtx, ContextPtr> greens;
     Handles<CUstream, Stream> streams;
     Handles<CUevent, Event> events;
     Handles<CUgraph, Graph> graphs;
