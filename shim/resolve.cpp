@@ -4,6 +4,7 @@
 #include "shim/driver.h"
 #include "shim/real_dlsym.h"
 #include "shim/submit.h"
+#include "shim/unknown_entries.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -86,8 +87,6 @@ Hook intercepted(void* handle, const char* name) {
 // Replaces what the driver's look-up returned, if it is intercepted.
 void replace(const char* name, void** function) {
     if (function == nullptr || *function == nullptr) return;
-    if (name != nullptr && name[0] != '\0' && find_entry(name) == Entry::none)
-        count(door_counters.unknown_names);
     for (std::size_t i = 0; i < kHookCount; ++i) {
         if (real_address[i].load(std::memory_order_relaxed) == *function) {
             *function = door_of(static_cast<Hook>(i));
@@ -95,6 +94,11 @@ void replace(const char* name, void** function) {
             return;
         }
     }
+    // A name that the table lacks, or a later version of a function that submits work.
+    const Entry entry = name == nullptr || name[0] == '\0' ? Entry::none : find_entry(name);
+    if (entry != Entry::none && entry_kind(entry) != Kind::submit) return;
+    count(door_counters.unknown_names);
+    *function = UnknownEntries::stand_in(name, *function);
 }
 
 // Calls action(handle) with each way from a caller of a linked symbol to its driver, nearest first,

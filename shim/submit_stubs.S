@@ -13,12 +13,17 @@
     .hidden cachealloc_submit
     .hidden cachealloc_submit_watch
     .hidden cachealloc_submit_target
+    .hidden cachealloc_unknown
+    .hidden cachealloc_unknown_called
+    .hidden cachealloc_unknown_target
 
-/* %eax holds the row's number. Layout for cachealloc_submit: six register arguments, the number, the
- * return address, then the arguments that the caller passed on the stack. Seven pushes align it. */
-    .type cachealloc_submit_seen, @function
+/* Saves the arguments, calls `look` with them and the number in %eax, and jumps to what it returns.
+ * Layout for `look`: six register arguments, the number, the return address, then the arguments that
+ * the caller passed on the stack. Seven pushes align it. */
+.macro seen name, look
+    .type \name, @function
     .p2align 4
-cachealloc_submit_seen:
+\name:
     .cfi_startproc
     pushq %rax
     .cfi_adjust_cfa_offset 8
@@ -36,7 +41,7 @@ cachealloc_submit_seen:
     .cfi_adjust_cfa_offset 8
     movq %rsp, %rdi
     movl %eax, %esi
-    call cachealloc_submit
+    call \look
     movq %rax, %r11
     popq %rdi
     .cfi_adjust_cfa_offset -8
@@ -54,7 +59,11 @@ cachealloc_submit_seen:
     .cfi_adjust_cfa_offset -8
     jmpq *%r11
     .cfi_endproc
-    .size cachealloc_submit_seen, . - cachealloc_submit_seen
+    .size \name, . - \name
+.endm
+
+    seen cachealloc_submit_seen, cachealloc_submit
+    seen cachealloc_unknown_seen, cachealloc_unknown
 
     .set row, 0
 .macro stub name, stops
@@ -79,5 +88,24 @@ cachealloc_submit_seen:
 #define HOOK(name, kind, stream, params, args)
 #define SUBMIT(name, kind, stream, effect) stub name, CACHEALLOC_STOPS_##effect;
 #include "shim/entry_points.def"
+
+/* The stubs of entry points that the table lacks (unknown_entries.h): each stops once. */
+    .globl cachealloc_unknown_stubs
+    .hidden cachealloc_unknown_stubs
+    .p2align 5
+cachealloc_unknown_stubs:
+    .set place, 0
+.rept 256
+    .p2align 5
+    .cfi_startproc
+    endbr64
+    cmpb $0, (cachealloc_unknown_called + place)(%rip)
+    je 1f
+    jmpq *(cachealloc_unknown_target + 8 * place)(%rip)
+1:  movl $place, %eax
+    jmp cachealloc_unknown_seen
+    .cfi_endproc
+    .set place, place + 1
+.endr
 
     .section .note.GNU-stack, "", @progbits
