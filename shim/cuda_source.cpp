@@ -18,7 +18,11 @@ CurrentContext::~CurrentContext() {
 }
 
 SourceResult CudaSource::allocate(std::uint64_t bytes) {
-    if (foreign_writers_present()) owner_.pool.enter_finished(false);
+    if (process_.total_order.holds() && unseen_submitters_present()) process_.total_order.leave();
+    if (foreign_writers_present()) {
+        process_.total_order.leave(); // first: streams yet to come wait for what was unfenced
+        owner_.pool.enter_finished(false);
+    }
     const CurrentContext scope(owner_.handle);
     CUdeviceptr address = 0;
     process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);

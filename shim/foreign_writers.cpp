@@ -22,6 +22,9 @@ constexpr Writer kWriters[] = {
     {"libcufile.so", "/dev/nvidia-fs"},
 };
 
+constexpr const char* kSubmitters[] = {"libnvoptix.so", "libnvcuvid.so", "libnvidia-encode.so",
+                                       "libnvidia-opticalflow.so"};
+
 bool has_open(const char* prefix) {
     DIR* const directory = opendir("/proc/self/fd");
     if (directory == nullptr) return false;
@@ -41,15 +44,16 @@ bool has_open(const char* prefix) {
     return found;
 }
 
+bool is_file(const char* path, const char* library) {
+    const char* const slash = std::strrchr(path, '/');
+    const char* const name = slash != nullptr ? slash + 1 : path;
+    return std::strncmp(name, library, std::strlen(library)) == 0;
+}
+
 // One bit for each writer's library that is loaded. Called under the loader's lock.
 int note_library(dl_phdr_info* info, std::size_t, void* bits) {
-    const char* const slash = std::strrchr(info->dlpi_name, '/');
-    const char* const name = slash != nullptr ? slash + 1 : info->dlpi_name;
     for (std::size_t i = 0; i < std::size(kWriters); ++i) {
-        const char* const library = kWriters[i].library;
-        if (std::strncmp(name, library, std::strlen(library)) == 0) {
-            *static_cast<unsigned*>(bits) |= 1U << i;
-        }
+        if (is_file(info->dlpi_name, kWriters[i].library)) *static_cast<unsigned*>(bits) |= 1U << i;
     }
     return 0;
 }
@@ -68,6 +72,21 @@ bool foreign_writers_present() {
         }
     }
     return false;
+}
+
+bool unseen_submitters_present() {
+    static std::atomic<bool> seen{false};
+    if (seen.load(std::memory_order_relaxed)) return true;
+    bool found = false;
+    const auto look = [](dl_phdr_info* info, std::size_t, void* result) {
+        for (const char* const library : kSubmitters) {
+            if (is_file(info->dlpi_name, library)) *static_cast<bool*>(result) = true;
+        }
+        return 0;
+    };
+    dl_iterate_phdr(look, &found);
+    if (found) seen.store(true, std::memory_order_relaxed);
+    return found;
 }
 
 } // namespace cachealloc::shim

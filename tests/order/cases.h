@@ -20,6 +20,7 @@ enum Status : int {
     kCaptureBroken = 4, ///< a capture did not stay valid
     kWrongContent = 5,  ///< a byte is not what the program wrote
     kFenced = 6,        ///< a free recorded an event although all work is ordered
+    kNotFenced = 7,     ///< it did not although work may not be
 };
 
 /// Prints one line and ends the process, as far as exit handlers go, with that status.

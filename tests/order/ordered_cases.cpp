@@ -4,6 +4,7 @@
 #include "tests/order/cases.h"
 #include "tests/simcuda/control.h"
 
+#include <dlfcn.h>
 #include <thread>
 
 namespace order {
@@ -112,6 +113,15 @@ void exit_context() {
     drain();
 }
 
+/// A library that submits work through the driver's private tables, by its name.
+void unseen_submitter() {
+    ORDER_REQUIRE(dlopen(ORDER_UNSEEN_SUBMITTER, RTLD_NOW | RTLD_LOCAL) != nullptr, kCallFailed);
+    release(allocate());
+    const std::uint64_t fences = simcuda::control::calls("cuCtxRecordEvent");
+    release(allocate());
+    ORDER_REQUIRE(simcuda::control::calls("cuCtxRecordEvent") == fences + 1, kNotFenced);
+}
+
 /// No second stream at all: a launch that may overlap the kernel in front of it.
 void programmatic() {
     Byte* const block = handed_out_unfenced(kLegacy);
@@ -141,6 +151,7 @@ constexpr Case kCases[] = {
     {"ordered_exit_ptds", exit_ptds},
     {"ordered_exit_again", exit_again},
     {"ordered_exit_context", exit_context},
+    {"ordered_unseen_submitter", unseen_submitter},
     {"programmatic", programmatic},
     {"programmatic_fenced", programmatic_fenced},
 };
