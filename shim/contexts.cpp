@@ -49,6 +49,24 @@ ContextPool* Contexts::look_up(CUcontext context) {
     return make(owner, id);
 }
 
+bool Contexts::is_primary(const ContextPool& context) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(alive_.begin(), alive_.end(), [&](const Alive& alive) {
+        return alive.primary && alive.handle == context.handle;
+    });
+}
+
+ContextPool* Contexts::primary_of(CUdevice device) {
+    const std::lock_guard lock(mutex_);
+    for (const Alive& alive : alive_) {
+        if (!alive.primary || alive.device != device) continue;
+        for (ContextPool* const pool : pools_) {
+            if (!pool->gone && pool->handle == alive.handle) return pool;
+        }
+    }
+    return nullptr;
+}
+
 CUcontext Contexts::owner_of(CUcontext context) {
     for (const Green& green : greens_) {
         if (green.converted != context) continue;

@@ -43,6 +43,17 @@ class Contexts {
     // thread-local comparison, once known. Thread-safe.
     ContextPool* current();
 
+    // The pool of a context that need not be current; null as above. Takes a lock.
+    ContextPool* of(CUcontext context) { return look_up(context); }
+
+    // Whether the context is its device's primary one, as far as its retains were seen; a device's
+    // primary context, null if there is none. Take a lock.
+    bool is_primary(const ContextPool& context);
+    ContextPool* primary_of(CUdevice device);
+
+    // Rises whenever a context ends.
+    std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
     // Calls visit(ContextPool&) for every pool whose context lives.
     template <class Visit>
     void for_each(Visit visit) {

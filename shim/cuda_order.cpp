@@ -44,6 +44,10 @@ CUresult CudaOrder::event(std::uint32_t index, CUevent& made) {
     return CUDA_SUCCESS;
 }
 
+CUdevice CudaOrder::device() const {
+    return owner_.device;
+}
+
 bool CudaOrder::works() {
     if (!real.cuCtxRecordEvent || !real.cuCtxWaitEvent) return false;
     const OrderResult result = record(0);
@@ -76,6 +80,39 @@ OrderResult CudaOrder::wait_on_device(std::uint32_t index) {
     CUevent handle = nullptr;
     const CUresult made = event(index, handle);
     return translate(made == CUDA_SUCCESS ? real.cuCtxWaitEvent(owner_.handle, handle) : made);
+}
+
+namespace {
+
+CUstream stream_of(StreamHandle handle) {
+    return reinterpret_cast<CUstream>(handle);
+}
+
+// A stream that is not valid here is no fault of the context.
+OrderResult translate_on_stream(CUresult result) {
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+        result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        return {OrderStatus::failed, static_cast<int>(result)};
+    }
+    return translate(result);
+}
+
+} // namespace
+
+OrderResult CudaOrder::record_on(StreamHandle stream, std::uint32_t index) {
+    const GatePass pass(process_.gate);
+    if (!pass.inside() && rule_on(Rule::capture_aside)) return {OrderStatus::refused, 0};
+    CUevent handle = nullptr;
+    if (event(index, handle) != CUDA_SUCCESS) return {OrderStatus::refused, 0};
+    return translate_on_stream(real.cuEventRecord(handle, stream_of(stream)));
+}
+
+OrderResult CudaOrder::wait_on_stream(StreamHandle stream, std::uint32_t index) {
+    const GatePass pass(process_.gate);
+    if (!pass.inside() && rule_on(Rule::capture_aside)) return {OrderStatus::refused, 0};
+    CUevent handle = nullptr;
+    if (event(index, handle) != CUDA_SUCCESS) return {OrderStatus::refused, 0};
+    return translate_on_stream(real.cuStreamWaitEvent(stream_of(stream), handle, 0));
 }
 
 // Without events the whole wait is inside the gate: a capture that begins meanwhile waits for it,

@@ -1,11 +1,12 @@
 // StreamOrder over context events (cuCtxRecordEvent, cuCtxWaitEvent; driver 12.5 and later).
 //
-// Invariant: nothing here touches a context event while a capture is open (that would invalidate
-// the capture): record and wait pass the process's capture gate or are refused. Queries beside an
-// open capture run in the relaxed capture mode, which leaves captures alone (measured on an H200).
+// Invariant: nothing here touches a context event, or records or waits on a stream, while a capture
+// is open (that would invalidate the capture): these pass the process's capture gate or are
+// refused. Queries beside an open capture run in the relaxed capture mode, which leaves captures
+// alone (measured on an H200).
 #pragma once
 
-#include "core/order/fences.h"
+#include "core/order/stream_events.h"
 #include "shim/cuda_types.h"
 
 #include <array>
@@ -29,9 +30,14 @@ class CudaOrder final : public StreamOrder {
     OrderResult record(std::uint32_t event) override;
     OrderResult query(std::uint32_t event) override;
     OrderResult wait_on_device(std::uint32_t event) override;
+    OrderResult record_on(StreamHandle stream, std::uint32_t event) override;
+    OrderResult wait_on_stream(StreamHandle stream, std::uint32_t event) override;
     OrderResult synchronize() override;
     void pause() override;
     bool several_streams() const override;
+
+    // The device of the context.
+    CUdevice device() const;
 
     // Whether the driver really has context events for this context, which must be current (some
     // virtual devices lack them).
@@ -50,7 +56,7 @@ class CudaOrder final : public StreamOrder {
 
     Process& process_;
     ContextPool& owner_;
-    std::array<std::atomic<CUevent>, Fences::kEvents> events_{};
+    std::array<std::atomic<CUevent>, Fences::kEvents + StreamEvents::kEvents> events_{};
     std::mutex bridge_mutex_;
     CUstream bridge_ = nullptr; // in this context; waits for streams of others, holds up nothing
 };

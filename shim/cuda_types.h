@@ -29,6 +29,9 @@ using CUmemoryPool = struct CUmemPoolHandle_st*;
 using CUmemGenericAllocationHandle = unsigned long long;
 enum CUjit_option : unsigned;
 enum CUlibraryOption : unsigned;
+enum CUmemAllocationHandleType : unsigned;
+enum CUmemAllocationType : unsigned;
+struct CUmemPoolPtrExportData;
 struct CUmemAllocationProp;
 struct CUDA_ARRAY_DESCRIPTOR;
 struct CUDA_ARRAY3D_DESCRIPTOR;
@@ -110,6 +113,33 @@ enum CUpointer_attribute : unsigned {
     CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19,
     CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID = 20,
     CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE = 21,
+};
+
+enum CUmemLocationType : unsigned {
+    CU_MEM_LOCATION_TYPE_DEVICE = 1,
+};
+
+enum CUmemAccess_flags : unsigned {
+    CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+};
+
+struct CUmemLocation {
+    CUmemLocationType type;
+    int id;
+};
+
+struct CUmemAccessDesc {
+    CUmemLocation location;
+    CUmemAccess_flags flags;
+};
+
+enum CUmemPool_attribute : unsigned {
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
+    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+    CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
+    CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+    CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
 };
 
 enum CUdevice_attribute : unsigned {

@@ -1,6 +1,7 @@
 // The life of contexts. Their pools are hidden before the driver is asked to end them, so that no
 // other thread meets an address of a dead context that the driver has already given to someone
 // else.
+#include "shim/default_pools.h"
 #include "shim/driver.h"
 #include "shim/process.h"
 #include "shim/room.h"
@@ -93,7 +94,10 @@ CUresult hook_cuCtxDetach(CUcontext context) {
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
     const CUresult result = real.cuDevicePrimaryCtxRetain(context, device);
     Process* const state = process();
-    if (result == CUDA_SUCCESS && state != nullptr) state->contexts.born(*context, device, true);
+    if (result == CUDA_SUCCESS && state != nullptr) {
+        state->contexts.born(*context, device, true);
+        primary_context_lives(*state, device, *context);
+    }
     return result;
 }
 
@@ -134,7 +138,11 @@ CUresult hook_cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
 
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
     if (Process* const state = process()) state->contexts.enter_finished_everywhere(true);
-    return real.cuCtxEnablePeerAccess(peer, flags);
+    const CUresult result = real.cuCtxEnablePeerAccess(peer, flags);
+    if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED && claim_peer_access(peer)) {
+        return CUDA_SUCCESS;
+    }
+    return result;
 }
 
 } // namespace cachealloc::shim

@@ -10,16 +10,6 @@ namespace cachealloc::shim {
         return with_room([&] { return real.name args; });                                          \
     }
 
-WITH_ROOM(cuMemAllocAsync, (CUdeviceptr * pointer, std::size_t bytes, CUstream stream),
-          (pointer, bytes, stream))
-WITH_ROOM(cuMemAllocAsync_ptsz, (CUdeviceptr * pointer, std::size_t bytes, CUstream stream),
-          (pointer, bytes, stream))
-WITH_ROOM(cuMemAllocFromPoolAsync,
-          (CUdeviceptr * pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream),
-          (pointer, bytes, pool, stream))
-WITH_ROOM(cuMemAllocFromPoolAsync_ptsz,
-          (CUdeviceptr * pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream),
-          (pointer, bytes, pool, stream))
 WITH_ROOM(cuMemAllocPitch_v2,
           (CUdeviceptr * pointer, std::size_t* pitch, std::size_t width, std::size_t height,
            unsigned int element),

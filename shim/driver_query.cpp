@@ -1,4 +1,6 @@
 // What a program may ask about memory: answered per allocation, as natively, never per segment.
+#include "shim/cuda_order.h"
+#include "shim/default_pools.h"
 #include "shim/driver.h"
 #include "shim/pooled.h"
 
@@ -12,6 +14,18 @@ namespace {
 // (it counts up from 1).
 std::uint64_t buffer_id(const Block& block) {
     return std::uint64_t{1} << 62 | std::uint64_t{block.index} << 32 | block.generation;
+}
+
+bool asynchronous(const Block& block) {
+    return block.asynchronous.load(std::memory_order_relaxed);
+}
+
+// The default pool for what a stream-ordered call got, null for the rest.
+CUmemoryPool mempool_of(const Block& block) {
+    if (!asynchronous(block)) return nullptr;
+    const auto& order = static_cast<CudaOrder&>(block.segment->pool->fences().order());
+    const DefaultPool* const pool = DefaultPool::of(order.device());
+    return pool != nullptr ? pool->handle() : nullptr;
 }
 
 // Replaces what depends on where the allocation begins. The mapping's base and size stay: they are
@@ -28,7 +42,11 @@ void answer(const Block& block, CUpointer_attribute attribute, void* data) {
         *static_cast<std::size_t*>(data) = block.requested.load(std::memory_order_relaxed);
         return;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *static_cast<int*>(data) = block.address == block.segment->base ? 1 : 0;
+        *static_cast<int*>(data) =
+            !asynchronous(block) && block.address == block.segment->base ? 1 : 0;
+        return;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *static_cast<CUmemoryPool*>(data) = mempool_of(block);
         return;
     default:
         return;

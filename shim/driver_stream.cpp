@@ -3,6 +3,7 @@
 #include "shim/captures.h"
 #include "shim/driver.h"
 #include "shim/process.h"
+#include "shim/stream_names.h"
 
 namespace cachealloc::shim {
 
@@ -20,7 +21,10 @@ bool blocking(unsigned int flags) {
     return (flags & kStreamNonBlocking) == 0;
 }
 
-CUresult destroyed(CUresult result, CUstream stream) {
+template <class Call>
+CUresult destroy(CUstream stream, Call call) {
+    stream_is_ending();
+    const CUresult result = call(stream);
     if (result == CUDA_SUCCESS && process() != nullptr) Captures::destroyed(stream);
     return result;
 }
@@ -42,11 +46,11 @@ CUresult hook_cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigne
 }
 
 CUresult hook_cuStreamDestroy(CUstream stream) {
-    return destroyed(real.cuStreamDestroy(stream), stream);
+    return destroy(stream, real.cuStreamDestroy.get());
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream stream) {
-    return destroyed(real.cuStreamDestroy_v2(stream), stream);
+    return destroy(stream, real.cuStreamDestroy_v2.get());
 }
 
 } // namespace cachealloc::shim

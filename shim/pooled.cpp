@@ -2,6 +2,8 @@
 
 #include "shim/driver.h"
 
+#include <sched.h>
+
 namespace cachealloc::shim {
 
 Owned owner_of(const Process& process, CUdeviceptr pointer) {
@@ -19,6 +21,26 @@ Owned owner_of(const Process& process, CUdeviceptr pointer) {
 CUresult bad_pointer() {
     const CUresult trouble = real.cuMemFree_v2(0);
     return trouble != CUDA_SUCCESS ? trouble : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult code_of(const PoolResult& result) {
+    switch (result.status) {
+    case PoolStatus::done:
+        return CUDA_SUCCESS;
+    case PoolStatus::failed:
+        return result.native != 0 ? static_cast<CUresult>(result.native) : CUDA_ERROR_UNKNOWN;
+    default:
+        return bad_pointer();
+    }
+}
+
+Block* find_block(Process& state, CUdeviceptr pointer, bool& ours) {
+    for (;;) {
+        Block* const block = state.map.find(pointer);
+        ours = block != nullptr || state.map.segment_of(pointer) != nullptr;
+        if (ours || state.contexts_ending.load(std::memory_order_seq_cst) == 0) return block;
+        sched_yield();
+    }
 }
 
 } // namespace cachealloc::shim

@@ -15,6 +15,14 @@ struct Owned {
 };
 Owned owner_of(const Process& process, CUdeviceptr pointer);
 
+// Finds the block that starts at `pointer`; `ours` says whether the pool owns the address at all. A
+// context that is just ending hides its addresses and may show them again; an address of such a one
+// must not reach the driver meanwhile.
+Block* find_block(Process& state, CUdeviceptr pointer, bool& ours);
+
+// The driver's code for what a free came to.
+CUresult code_of(const PoolResult& result);
+
 // What a free gives natively for an address that is not (or no longer) an allocation's: the
 // context's own trouble if it has any (a fault, a callback), else INVALID_VALUE, with and without a
 // current context (measured on an H200).

@@ -41,6 +41,10 @@ constexpr Row kRows[] = {
     {"native_waits", &PoolStatistics::native_waits},
     {"native_wait_ns", &PoolStatistics::native_wait_ns},
     {"set_aside", &PoolStatistics::set_aside},
+    {"async_allocations", &PoolStatistics::async_allocations},
+    {"async_frees", &PoolStatistics::async_frees},
+    {"stream_hits", &PoolStatistics::stream_hits},
+    {"stream_waits", &PoolStatistics::stream_waits},
     {"out_of_memory", &PoolStatistics::out_of_memory},
 };
 
