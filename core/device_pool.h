@@ -236,7 +236,8 @@ class DevicePool {
     Block* pop_settled(std::uint32_t bin);
     Block* take_own(const Request& request);
     Block* take_finished(std::uint32_t bin);
-    Block* take_behind_wait(const Request& request);
+    Block* take_behind_fence(const Request& request);
+    Block* take_behind_event(const Request& request);
     bool settle_streams(std::uint32_t most_pending);
     Block* settle_streams_and_find(const Request& request, std::uint32_t most_pending);
     bool finished(const StreamLimbo::Seen& seen);

@@ -8,10 +8,13 @@
 // Where memory for a stream comes from:
 //
 //   the stream's own blocks of the size -> the caches -> what is settled, tree -> what others freed
-//   and is done -> growth within the slack -> behind a wait of this stream: what others freed in
-//   their order, then what waits for a fence -> growth
+//   and is done -> beyond the slack: what waits for a fence, behind a wait of this stream -> growth
+//   -> the driver has no room: what others freed, behind a wait of this stream -> waits of the host
 //
-// The slack comes before such a wait because streams that wait for one another run as one.
+// So another stream's unfinished frees are waited for only when there is no other memory, as
+// natively (CUDA programming guide, cudaMemPoolReuseAllowInternalDependencies): work behind the
+// allocation may be what such a free is behind. A fence of a call that natively waits for all work
+// before it is different: nothing that comes later can be needed for that.
 #include "core/device_pool.h"
 
 #include <chrono>
@@ -48,7 +51,8 @@ PoolResult DevicePool::allocate_async(std::uint64_t bytes, const NamedStream& st
 /// Without an event of its own the free is covered by a fence over all streams, which is only
 /// polled; beside an open capture it is set aside.
 PoolResult DevicePool::free_async(Block* block, DeviceAddress address, const NamedStream& stream) {
-    if (fences_.level() == OrderLevel::ordered || !rule_on(Rule::fence)) {
+    if (fences_.level() == OrderLevel::ordered || !rule_on(Rule::fence) ||
+        !rule_on(Rule::finished_only)) {
         return free(block, address, FreeKind::does_not_wait);
     }
     const Stamp stamp = fences_.stamp();
@@ -158,28 +162,19 @@ Block* DevicePool::find_for_stream(const Request& request) {
     if (block == nullptr && fences_.outstanding() != 0 && fences_.poll()) {
         block = drain_and_find(request);
     }
-    if (block == nullptr && !within_slack(request)) block = take_behind_wait(request);
+    if (block == nullptr && !within_slack(request)) block = take_behind_fence(request);
     return block != nullptr ? block : flush_and_find(request);
 }
 
-/// Takes what is not done behind a wait of the asking stream alone. What waits for a fence was
-/// freed by a call that natively waits for all work before it, so waiting for that hangs nothing;
-/// at level `finished`, where stream memory operations may be what ends that work, nobody comes
+/// Takes what a classic call freed behind a wait of the asking stream for its fence. At level
+/// `finished`, where stream memory operations may be what ends the work before it, nobody comes
 /// here.
-Block* DevicePool::take_behind_wait(const Request& request) {
+Block* DevicePool::take_behind_fence(const Request& request) {
     const NamedStream& stream = *request.stream;
-    if (request.bin == BinIndex::kNone || !stream.reuse_waiting) return nullptr;
-    const StreamLimbo::Seen seen = streamed_.oldest(request.bin);
-    if (Block* const block = streamed_.take(seen)) {
-        if (stream_events_.wait(stream.handle, block->event).done()) {
-            stream_events_.give_back(block->event);
-            count(slow_.stream_hits);
-            count(slow_.stream_waits);
-            return block;
-        }
-        streamed_.push(block, seen.stream);
+    if (request.bin == BinIndex::kNone || !stream.reuse_waiting ||
+        fences_.level() != OrderLevel::fenced) {
+        return nullptr;
     }
-    if (fences_.level() != OrderLevel::fenced) return nullptr;
     Block* const block = limbo_.pop(request.bin, [](const Block*) { return true; });
     if (block == nullptr) return nullptr;
     if (fences_.stream_wait(block->stamp, stream.handle).done()) {
@@ -188,6 +183,23 @@ Block* DevicePool::take_behind_wait(const Request& request) {
         return block;
     }
     limbo_.push(block);
+    return nullptr;
+}
+
+/// Takes what another stream's order freed behind a wait of the asking stream.
+Block* DevicePool::take_behind_event(const Request& request) {
+    const NamedStream& stream = *request.stream;
+    if (request.bin == BinIndex::kNone || !stream.reuse_waiting) return nullptr;
+    const StreamLimbo::Seen seen = streamed_.oldest(request.bin);
+    Block* const block = streamed_.take(seen);
+    if (block == nullptr) return nullptr;
+    if (stream_events_.wait(stream.handle, block->event).done()) {
+        stream_events_.give_back(block->event);
+        count(slow_.stream_hits);
+        count(slow_.stream_waits);
+        return block;
+    }
+    streamed_.push(block, seen.stream);
     return nullptr;
 }
 

@@ -71,8 +71,9 @@ std::uint64_t DevicePool::release_segment(std::uint64_t at_least) {
     return bytes;
 }
 
-/// The driver has no room. Gives back cold segments until the request fits; then waits for what is
-/// in limbo; then gives back everything that is free.
+/// The driver has no room. A stream takes what another one has not come to freeing yet. Gives back
+/// cold segments until the request fits; then waits for what is in limbo; then gives back
+/// everything that is free.
 Block* DevicePool::make_room(const Request& request, bool& impossible) {
     const std::uint64_t wanted = segment_bytes(request);
     Block* block = nullptr;
@@ -92,6 +93,8 @@ Block* DevicePool::make_room(const Request& request, bool& impossible) {
     };
     flush_to_heap();
     block = take(request, Heap::Reach::any);
+    if (block != nullptr) return block;
+    if (request.stream != nullptr) block = take_behind_event(request);
     if (block != nullptr) return block;
     if (release_enough() && try_again()) return block;
     while (limbo_.head(Limbo::kAny).found) {

@@ -21,6 +21,8 @@ enum Status : int {
     kWrongContent = 5,  ///< a byte is not what the program wrote
     kFenced = 6,        ///< a free recorded an event although all work is ordered
     kNotFenced = 7,     ///< it did not although work may not be
+    kWaited = 8,        ///< something waited, or was asked, that need not
+    kNotServed = 9,     ///< the driver was asked for memory that the pool has, or the pool served
 };
 
 /// Prints one line and ends the process, as far as exit handlers go, with that status.
@@ -64,5 +66,6 @@ std::span<const Case> thread_cases();
 std::span<const Case> context_cases();
 std::span<const Case> hang_cases();
 std::span<const Case> ordered_cases();
+std::span<const Case> async_cases();
 
 } // namespace order
