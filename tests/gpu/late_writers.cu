@@ -1,323 +1,267 @@
 // A kernel reads a buffer late, while the buffer is freed, handed out again and overwritten in
 // every way that CUDA offers. No byte the kernel reads may differ.
 //
-// Natively cudaFree waits for the kernel, so nothing can go wrong; a pool that hands the block out
-// at once must order each of these writers behind the kernel. Prints one line per way and size;
-// exits 1 if a reader saw a foreign byte. On stderr: how often the freed address really came back
-// (a case where it did not proves nothing).
-#include "tests/apps/app.h"
-#include "tests/simcuda/twin.h"
+// Natively cudaFree waits for the kernel, and the stream-ordered calls order the next owner's
+// stream behind it, so nothing can go wrong; a pool that hands the block out at once must see to it
+// that each of these writers comes after the kernel. Every way of writing (late_ways.cuh) meets
+// every kind of stream that the reader may be on and every mix of plain and stream-ordered calls;
+// the sizes take turns, or all are tried (--sizes all).
+//
+// stdout: one line per way of writing with what it corrupted; status 1 if anything was. stderr: how
+// often the freed address really came back (a case where it did not proves nothing), and how many
+// of those cases nothing but the allocator orders.
+//   --sizes turns|all (turns)   --largest BYTES (16777216)   --reader-us N (2500)   --mix N (all)
+#include "tests/gpu/late_ways.cuh"
 
-#include <cuda.h>
-#include <cuda_runtime.h>
-#include <dlfcn.h>
+#include <algorithm>
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <thread>
-#include <vector>
-
+namespace late {
 namespace {
 
-constexpr std::uint64_t kReaderWaitsNs = 30'000'000;
-constexpr unsigned char kBefore = 0xA5; // what the reader expects
-constexpr unsigned char kAfter = 0x3C;  // what every writer writes
-constexpr int kTries = 8192;            // allocations until the freed address must have come back
-
-void check(cudaError_t status, const char* what) {
-    if (status == cudaSuccess) return;
-    std::fprintf(stderr, "late_writers: %s: %s\n", what, cudaGetErrorString(status));
-    std::exit(2);
-}
-
-void check(CUresult status, const char* what) {
-    if (status == CUDA_SUCCESS) return;
-    std::fprintf(stderr, "late_writers: %s: driver error %d\n", what, static_cast<int>(status));
-    std::exit(2);
-}
-
-} // namespace
-
-// Waits, then counts the bytes that are not as before.
-extern "C" __global__ void read_late(const volatile unsigned char* data, std::size_t bytes,
-                                     std::uint64_t wait_ns, unsigned long long* wrong) {
-    app::spin_ns(wait_ns);
-    unsigned long long bad = 0;
-    for (std::size_t i = app::thread_index(); i < bytes; i += app::thread_count()) {
-        if (data[i] != kBefore) ++bad;
-    }
-    if (bad != 0) atomicAdd(wrong, bad);
-}
-
-SIMCUDA_TWIN(read_late) {
-    auto data = simcuda_arg<const unsigned char*>(args, 0);
-    auto bytes = simcuda_arg<std::size_t>(args, 1);
-    auto wait_ns = simcuda_arg<std::uint64_t>(args, 2);
-    auto wrong = simcuda_arg<unsigned long long*>(args, 3);
-    sim->reads(sim, data, bytes);
-    sim->writes(sim, wrong, sizeof *wrong);
-    sim->duration_ns(sim, wait_ns);
-    simcuda_body(sim, [=] {
-        for (std::size_t i = 0; i < bytes; ++i) {
-            if (data[i] != kBefore) ++*wrong;
-        }
-    });
-}
-
-extern "C" __global__ void write_bytes(unsigned char* data, std::size_t bytes) {
-    for (std::size_t i = app::thread_index(); i < bytes; i += app::thread_count()) {
-        data[i] = kAfter;
-    }
-}
-
-SIMCUDA_TWIN(write_bytes) {
-    auto data = simcuda_arg<unsigned char*>(args, 0);
-    auto bytes = simcuda_arg<std::size_t>(args, 1);
-    sim->writes(sim, data, bytes);
-    simcuda_body(sim, [=] { std::memset(data, kAfter, bytes); });
-}
-
-namespace {
-
-// A driver entry point by its versioned name, as a program that is not linked to libcuda gets it.
-template <class Function>
-Function driver_entry(const char* name) {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW);
-    void* symbol = library != nullptr ? dlsym(library, name) : nullptr;
-    if (symbol == nullptr) {
-        std::fprintf(stderr, "late_writers: no %s\n", name);
-        std::exit(2);
-    }
-    return reinterpret_cast<Function>(symbol);
-}
-
-// What the writers write from and on. Made once; lives to the end of the process.
-struct Tools {
-    std::size_t capacity;
-    std::vector<unsigned char> pageable;
-    unsigned char* pinned = nullptr;
-    unsigned char* device = nullptr;
-    cudaStream_t blocking = nullptr;
-    cudaStream_t other = nullptr; // non-blocking
-
-    explicit Tools(std::size_t bytes) : capacity(bytes), pageable(bytes, kAfter) {
-        check(cudaMallocHost(&pinned, bytes), "cudaMallocHost");
-        std::memset(pinned, kAfter, bytes);
-        check(cudaMalloc(&device, bytes), "cudaMalloc");
-        check(cudaMemset(device, kAfter, bytes), "cudaMemset");
-        check(cudaStreamCreate(&blocking), "cudaStreamCreate");
-        check(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "cudaStreamCreate");
-    }
-};
-
-using Write = std::function<void(unsigned char* target, std::size_t bytes)>;
-
-struct Way {
+/// How the old and the new buffer are allocated, and how the old one is freed.
+struct Mix {
     const char* name;
-    Write write;
+    bool old_ordered;  // cudaMallocAsync on the reader's stream, else cudaMalloc
+    bool free_ordered; // cudaFreeAsync on the reader's stream, else cudaFree
+    bool new_ordered;  // cudaMallocAsync on the writer's stream, else cudaMalloc
 };
 
-void launch_memset_graph(unsigned char* target, std::size_t bytes, cudaStream_t stream) {
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    cudaGraphNode_t node = nullptr;
-    cudaMemsetParams fill{};
-    fill.dst = target;
-    fill.value = kAfter;
-    fill.elementSize = 1;
-    fill.width = bytes;
-    fill.height = 1;
-    check(cudaGraphCreate(&graph, 0), "cudaGraphCreate");
-    check(cudaGraphAddMemsetNode(&node, graph, nullptr, 0, &fill), "cudaGraphAddMemsetNode");
-    check(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
-    check(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
-    // Destroying waits for nothing and the launched work keeps what it needs.
-    check(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
-    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-}
+// cudaFree of a stream-ordered pointer is missing: it waits for nothing, so that a program must not
+// call it while a kernel reads.
+constexpr Mix kMixes[] = {
+    {"cudaMalloc, cudaFree, cudaMalloc", false, false, false},
+    {"cudaMalloc, cudaFree, cudaMallocAsync", false, false, true},
+    {"cudaMallocAsync, cudaFreeAsync, cudaMallocAsync", true, true, true},
+    {"cudaMallocAsync, cudaFreeAsync, cudaMalloc", true, true, false},
+    {"cudaMalloc, cudaFreeAsync, cudaMalloc", false, true, false},
+};
+constexpr int kMixCount = sizeof kMixes / sizeof kMixes[0];
 
-// Graphs built by hand are missing where the driver is simulated.
-bool graphs_exist() {
-    cudaGraph_t graph = nullptr;
-    if (cudaGraphCreate(&graph, 0) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return false;
+constexpr Place kReaders[] = {Place::non_blocking, Place::legacy, Place::blocking,
+                              Place::per_thread};
+constexpr Place kWriters[] = {Place::legacy, Place::blocking,   Place::non_blocking,
+                              Place::fresh,  Place::per_thread, Place::other_thread};
+
+struct Tally {
+    int cases = 0;
+    int reused = 0;    // the address came back
+    int unordered = 0; // of these, CUDA's own rules do not order the writer behind the reader
+    int unordered_corrupted = 0;
+    int corrupted = 0;
+};
+
+struct Bench {
+    Tools tools;
+    cudaStream_t readers[4] = {}; // by kReaders; none is one of the writers'
+    unsigned long long* wrong = nullptr;
+    std::uint64_t wait_ns = 0;
+    std::size_t most_bytes = std::size_t{2} << 30; // of blocks passed over in one case
+
+    explicit Bench(std::size_t largest) : tools(largest) {
+        check(cudaStreamCreateWithFlags(&readers[0], cudaStreamNonBlocking), "cudaStreamCreate");
+        readers[1] = cudaStreamLegacy;
+        check(cudaStreamCreate(&readers[2]), "cudaStreamCreate");
+        readers[3] = cudaStreamPerThread;
+        check(cudaMalloc(&wrong, 2 * sizeof *wrong), "cudaMalloc");
+        // As most programs set it; otherwise the driver's pool gives all back at every wait.
+        cudaMemPool_t pool = nullptr;
+        std::uint64_t keep = UINT64_MAX;
+        check(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
+        check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "threshold");
     }
-    check(cudaGraphDestroy(graph), "cudaGraphDestroy");
-    return true;
-}
+};
 
-std::vector<Way> all_ways(Tools& t) {
-    const auto copy_h2d =
-        driver_entry<CUresult (*)(CUdeviceptr, const void*, std::size_t)>("cuMemcpyHtoD_v2");
-    const auto set_d8 =
-        driver_entry<CUresult (*)(CUdeviceptr, unsigned char, std::size_t)>("cuMemsetD8_v2");
-    const auto copy = driver_entry<CUresult (*)(CUdeviceptr, CUdeviceptr, std::size_t)>("cuMemcpy");
-    const auto address = [](const void* p) { return reinterpret_cast<CUdeviceptr>(p); };
-    std::vector<Way> ways = {
-        {"cudaMemcpy pageable to device",
-         [&t](unsigned char* p, std::size_t n) {
-             check(cudaMemcpy(p, t.pageable.data(), n, cudaMemcpyHostToDevice), "cudaMemcpy");
-         }},
-        {"cudaMemcpy pinned to device",
-         [&t](unsigned char* p, std::size_t n) {
-             check(cudaMemcpy(p, t.pinned, n, cudaMemcpyHostToDevice), "cudaMemcpy");
-         }},
-        {"cudaMemcpy device to device",
-         [&t](unsigned char* p, std::size_t n) {
-             check(cudaMemcpy(p, t.device, n, cudaMemcpyDeviceToDevice), "cudaMemcpy");
-         }},
-        {"cudaMemset",
-         [](unsigned char* p, std::size_t n) { check(cudaMemset(p, kAfter, n), "cudaMemset"); }},
-        {"cudaMemcpy2D pageable",
-         [&t](unsigned char* p, std::size_t n) {
-             check(
-                 cudaMemcpy2D(p, n / 4, t.pageable.data(), n / 4, n / 4, 4, cudaMemcpyHostToDevice),
-                 "cudaMemcpy2D");
-         }},
-        {"cuMemcpyHtoD",
-         [&t, copy_h2d, address](unsigned char* p, std::size_t n) {
-             check(copy_h2d(address(p), t.pageable.data(), n), "cuMemcpyHtoD");
-         }},
-        {"cuMemsetD8",
-         [set_d8, address](unsigned char* p, std::size_t n) {
-             check(set_d8(address(p), kAfter, n), "cuMemsetD8");
-         }},
-        {"cuMemcpy",
-         [&t, copy, address](unsigned char* p, std::size_t n) {
-             check(copy(address(p), address(t.device), n), "cuMemcpy");
-         }},
-        {"async copy, legacy stream",
-         [&t](unsigned char* p, std::size_t n) {
-             check(cudaMemcpyAsync(p, t.pinned, n, cudaMemcpyHostToDevice, nullptr), "async copy");
-         }},
-        {"async copy, blocking stream",
-         [&t](unsigned char* p, std::size_t n) {
-             check(cudaMemcpyAsync(p, t.pinned, n, cudaMemcpyHostToDevice, t.blocking),
-                   "async copy");
-         }},
-        {"async copy, non-blocking stream",
-         [&t](unsigned char* p, std::size_t n) {
-             check(cudaMemcpyAsync(p, t.pinned, n, cudaMemcpyHostToDevice, t.other), "async copy");
-         }},
-        {"async memset, stream created afterwards",
-         [](unsigned char* p, std::size_t n) {
-             cudaStream_t fresh = nullptr;
-             check(cudaStreamCreateWithFlags(&fresh, cudaStreamNonBlocking), "cudaStreamCreate");
-             check(cudaMemsetAsync(p, kAfter, n, fresh), "cudaMemsetAsync");
-             check(cudaStreamDestroy(fresh), "cudaStreamDestroy");
-         }},
-        {"async memset, another thread's own stream",
-         [](unsigned char* p, std::size_t n) {
-             std::thread([p, n] {
-                 check(cudaMemsetAsync(p, kAfter, n, cudaStreamPerThread), "cudaMemsetAsync");
-             }).join();
-         }},
-        {"kernel, non-blocking stream",
-         [&t](unsigned char* p, std::size_t n) {
-             write_bytes<<<32, 256, 0, t.other>>>(p, n);
-             check(cudaGetLastError(), "launch");
-         }},
-    };
-    if (graphs_exist()) {
-        ways.push_back({"graph launch, non-blocking stream", [&t](unsigned char* p, std::size_t n) {
-                            launch_memset_graph(p, n, t.other);
-                        }});
+unsigned char* allocate(bool ordered, std::size_t bytes, cudaStream_t stream) {
+    unsigned char* block = nullptr;
+    if (ordered) {
+        check(cudaMallocAsync(reinterpret_cast<void**>(&block), bytes, stream), "cudaMallocAsync");
+    } else {
+        check(cudaMalloc(&block, bytes), "cudaMalloc");
     }
-    return ways;
+    return block;
 }
 
-// Allocates blocks of `bytes` until `wanted` comes back; the others are collected in `passed`.
-// Returns the block to write to: `wanted`, or the last one tried.
-unsigned char* allocate_until(const void* wanted, std::size_t bytes,
+// Allocates until `wanted` comes back; the others are collected in `passed`. Returns the block to
+// write to: `wanted`, or the last one tried. The driver's own pools never hand a block of one kind
+// to a call of the other, so that few tries say enough where either call is a stream-ordered one.
+unsigned char* allocate_until(const void* wanted, const Mix& mix, std::size_t bytes,
+                              cudaStream_t stream, std::size_t most_bytes,
                               std::vector<unsigned char*>& passed) {
-    for (int i = 0; i < kTries; ++i) {
-        unsigned char* block = nullptr;
-        const cudaError_t status = cudaMalloc(&block, bytes);
-        if (status == cudaErrorMemoryAllocation && !passed.empty()) {
-            (void)cudaGetLastError();
-            break;
-        }
-        check(status, "cudaMalloc");
+    const std::size_t most = mix.free_ordered || mix.new_ordered ? 8 : 8192;
+    const std::size_t tries = std::clamp<std::size_t>(most_bytes / bytes, 1, most);
+    for (std::size_t i = 0; i < tries; ++i) {
+        unsigned char* block = allocate(mix.new_ordered, bytes, stream);
         if (block == wanted) return block;
         passed.push_back(block);
-        if ((passed.size() + 1) * bytes > (std::size_t{2} << 30)) break;
     }
     unsigned char* last = passed.back();
     passed.pop_back();
     return last;
 }
 
-} // namespace
+struct Result {
+    bool reused = false;
+    unsigned long long misread = 0; // bytes the late reader saw wrong
+    unsigned long long lost = 0;    // bytes of the new content that are not there
+};
 
-int main() {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+Result run(Bench& bench, const Operation& operation, Place writer, int reader, const Mix& mix,
+           std::size_t bytes) {
+    cudaStream_t read_on = bench.readers[reader];
+    unsigned char* old_block = allocate(mix.old_ordered, bytes, read_on);
+    check(cudaStreamSynchronize(read_on), "cudaStreamSynchronize");
+    check(cudaMemset(old_block, kBefore, bytes), "cudaMemset");
+    check(cudaMemset(bench.wrong, 0, 2 * sizeof *bench.wrong), "cudaMemset");
+    check(cudaDeviceSynchronize(), "fill");
+
+    read_late<<<64, 256, 0, read_on>>>(old_block, bytes, kBefore, bench.wait_ns, bench.wrong);
+    check(cudaGetLastError(), "launch");
+    check(mix.free_ordered ? cudaFreeAsync(old_block, read_on) : cudaFree(old_block), "free");
+    std::vector<unsigned char*> passed;
+    unsigned char* again = nullptr;
+    // A plain allocation comes before a fresh stream, so that the stream is younger than it.
+    if (!mix.new_ordered) {
+        again = allocate_until(old_block, mix, bytes, nullptr, bench.most_bytes, passed);
+    }
+    at(bench.tools, writer, [&](cudaStream_t stream) {
+        if (mix.new_ordered) {
+            again = allocate_until(old_block, mix, bytes, stream, bench.most_bytes, passed);
+        }
+        check(operation.write(bench.tools, again, bytes, stream), operation.name);
+    });
+    check(cudaDeviceSynchronize(), "drain");
+
+    Result result;
+    result.reused = again == old_block;
+    read_late<<<64, 256>>>(again, bytes, kAfter, 0, bench.wrong + 1);
+    check(cudaGetLastError(), "launch");
+    unsigned long long wrong[2] = {};
+    check(cudaMemcpy(wrong, bench.wrong, sizeof wrong, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    result.misread = wrong[0];
+    result.lost = wrong[1];
+    passed.push_back(again);
+    for (unsigned char* block : passed) {
+        check(mix.new_ordered ? cudaFreeAsync(block, nullptr) : cudaFree(block), "free");
+    }
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return result;
+}
+
+void count(Tally& tally, bool ordered, const Result& result) {
+    const bool corrupted = result.misread != 0 || result.lost != 0;
+    ++tally.cases;
+    tally.corrupted += corrupted ? 1 : 0;
+    tally.reused += result.reused ? 1 : 0;
+    if (!result.reused || ordered) return;
+    ++tally.unordered;
+    tally.unordered_corrupted += corrupted ? 1 : 0;
+}
+
+// Tries each operation once at each place on an idle device: kernels get loaded, and what this CUDA
+// does not have is left out. Returns what is there.
+std::vector<Operation> available(const Bench& bench) {
+    std::vector<Operation> found;
+    unsigned char* scratch = nullptr;
+    check(cudaMalloc(&scratch, bench.tools.capacity), "cudaMalloc");
+    for (const Operation& operation : all_operations()) {
+        cudaError_t status = cudaSuccess;
+        for (Place place : kWriters) {
+            if (place == Place::legacy && !operation.legacy_allowed) continue;
+            if (place != Place::legacy && !operation.on_stream) continue;
+            at(bench.tools, place, [&](cudaStream_t stream) {
+                const cudaError_t one = operation.write(bench.tools, scratch, 64, stream);
+                if (one != cudaSuccess) status = one;
+            });
+            check(cudaDeviceSynchronize(), operation.name);
+        }
+        (void)cudaGetLastError();
+        if (status == cudaSuccess) {
+            found.push_back(operation);
+        } else {
+            std::fprintf(stderr, "late_writers: left out: %s (%s)\n", operation.name,
+                         cudaGetErrorName(status));
+        }
+    }
+    check(cudaFree(scratch), "cudaFree");
+    for (cudaStream_t stream : bench.readers) {
+        read_late<<<1, 32, 0, stream>>>(nullptr, 0, 0, 0, bench.wrong);
+    }
+    check(cudaDeviceSynchronize(), "warm up");
+    return found;
+}
+
+/// One way of writing: an operation at a place, against every reader, mix and wanted size.
+void run_way(Bench& bench, const Operation& operation, Place writer, int only_mix,
+             const std::vector<std::size_t>& sizes, bool all_sizes, int& turn,
+             Tally (&tallies)[kMixCount]) {
+    int cases = 0;
+    int wrong = 0;
+    for (int reader = 0; reader < 4; ++reader) {
+        for (int m = 0; m < kMixCount; ++m) {
+            if (only_mix >= 0 && m != only_mix) continue;
+            ++turn; // 4 sizes against 5 mixes and 4 readers: every pair is met within a few ways
+            for (std::size_t s = 0; s < sizes.size(); ++s) {
+                if (!all_sizes && s != static_cast<std::size_t>(turn + reader) % sizes.size()) {
+                    continue;
+                }
+                const Result result = run(bench, operation, writer, reader, kMixes[m], sizes[s]);
+                const bool ordered = natively_ordered(kReaders[reader], writer);
+                count(tallies[m], ordered, result);
+                ++cases;
+                if (result.misread == 0 && result.lost == 0) continue;
+                if (++wrong > 3) continue; // the first ones say enough
+                std::printf("  reader %s, %s, %zu bytes: %llu misread, %llu lost\n",
+                            name_of(kReaders[reader]), kMixes[m].name, sizes[s], result.misread,
+                            result.lost);
+            }
+        }
+    }
+    std::printf("%-26s %-12s: %d cases, %d corrupted\n", operation.name, name_of(writer), cases,
+                wrong);
+}
+
+} // namespace
+} // namespace late
+
+int main(int argc, char** argv) {
+    using namespace late;
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         std::puts("SKIP late_writers: no GPU");
         return 77;
     }
-    const std::vector<std::size_t> sizes = {64, 4096, std::size_t{1} << 20, std::size_t{16} << 20};
-    Tools tools(sizes.back());
-    cudaStream_t reader = nullptr;
-    check(cudaStreamCreateWithFlags(&reader, cudaStreamNonBlocking), "cudaStreamCreate");
-    unsigned long long* wrong = nullptr;
-    check(cudaMalloc(&wrong, sizeof *wrong), "cudaMalloc");
-    const std::vector<Way> ways = all_ways(tools);
+    const bool all_sizes = std::strcmp(app::option(argc, argv, "--sizes", "turns"), "all") == 0;
+    const auto largest = static_cast<std::size_t>(app::option(argc, argv, "--largest", 16 << 20));
+    const char* const mix = app::option(argc, argv, "--mix", "all"); // or a number from 1 on
+    const int only_mix = std::strcmp(mix, "all") == 0 ? -1 : std::atoi(mix) - 1;
+    std::vector<std::size_t> sizes = {64, 4096, 1 << 20, 16 << 20};
+    for (std::size_t& size : sizes)
+        size = std::min(size, largest);
+    Bench bench(sizes.back());
+    bench.wait_ns = static_cast<std::uint64_t>(app::option(argc, argv, "--reader-us", 2500)) * 1000;
 
-    // Once through everything on a buffer of its own: kernels loaded, streams known.
-    unsigned char* scratch = nullptr;
-    check(cudaMalloc(&scratch, sizes.back()), "cudaMalloc");
-    for (const Way& way : ways) {
-        way.write(scratch, sizes.front());
-        check(cudaDeviceSynchronize(), way.name);
-    }
-    read_late<<<1, 32, 0, reader>>>(scratch, 0, 0, wrong);
-    check(cudaDeviceSynchronize(), "warm up");
-
-    int corrupted = 0;
-    int reused = 0;
-    int cases = 0;
-    for (const Way& way : ways) {
-        for (std::size_t bytes : sizes) {
-            unsigned char* block = nullptr;
-            check(cudaMalloc(&block, bytes), "cudaMalloc");
-            check(cudaMemset(block, kBefore, bytes), "cudaMemset");
-            check(cudaMemset(wrong, 0, sizeof *wrong), "cudaMemset");
-            check(cudaDeviceSynchronize(), "fill");
-            read_late<<<64, 256, 0, reader>>>(block, bytes, kReaderWaitsNs, wrong);
-            check(cudaGetLastError(), "launch");
-            check(cudaFree(block), "cudaFree");
-            std::vector<unsigned char*> passed;
-            unsigned char* again = allocate_until(block, bytes, passed);
-            way.write(again, bytes);
-            check(cudaDeviceSynchronize(), "drain");
-            ++cases;
-            reused += again == block ? 1 : 0;
-            unsigned long long bad = 0;
-            check(cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost), "cudaMemcpy");
-            corrupted += bad != 0 ? 1 : 0;
-            std::printf("%-42s %9zu bytes: %s\n", way.name, bytes, bad == 0 ? "kept" : "CORRUPTED");
-            // What the program itself wrote must be there as well.
-            std::vector<unsigned char> back(bytes);
-            check(cudaMemcpy(back.data(), again, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
-            for (unsigned char byte : back) {
-                if (byte != kAfter) {
-                    std::printf("%-42s %9zu bytes: the new content is WRONG\n", way.name, bytes);
-                    ++corrupted;
-                    break;
-                }
-            }
-            check(cudaFree(again), "cudaFree");
-            for (unsigned char* other : passed)
-                check(cudaFree(other), "cudaFree");
-            check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    Tally tallies[kMixCount];
+    int turn = 0;
+    for (const Operation& operation : available(bench)) {
+        for (Place place : kWriters) {
+            if (place == Place::legacy && !operation.legacy_allowed) continue;
+            if (place != Place::legacy && !operation.on_stream) continue;
+            run_way(bench, operation, operation.on_stream ? place : Place::implicit, only_mix,
+                    sizes, all_sizes, turn, tallies);
         }
     }
+    int cases = 0;
+    int corrupted = 0;
+    for (int m = 0; m < kMixCount; ++m) {
+        const Tally& tally = tallies[m];
+        cases += tally.cases;
+        corrupted += tally.corrupted;
+        std::fprintf(stderr,
+                     "gpu-late-%d: {\"mix\": \"%s\", \"cases\": %d, \"reused\": %d, "
+                     "\"unordered\": %d, \"unordered_corrupted\": %d, \"corrupted\": %d}\n",
+                     m, kMixes[m].name, tally.cases, tally.reused, tally.unordered,
+                     tally.unordered_corrupted, tally.corrupted);
+    }
     std::printf("%d cases, %d corrupted\n", cases, corrupted);
-    std::fprintf(stderr, "gpu-late: {\"cases\": %d, \"reused\": %d, \"corrupted\": %d}\n", cases,
-                 reused, corrupted);
     return corrupted == 0 ? 0 : 1;
 }
