@@ -11,6 +11,8 @@ import time
 
 import numpy as np
 
+import turn_taking
+
 MODULUS = 1_000_003
 
 
@@ -29,10 +31,26 @@ def iterate(xp, state, iterations):
     return state, sums
 
 
+def take_turns(cp, seed):
+    """One pass of the wanted number of iterations a turn; its sums stand for losses."""
+    def work(iterations):
+        times, sums = [], []
+        for _ in range(2):
+            begin = time.perf_counter()
+            state, sums = iterate(cp, cp.asarray(seed), iterations)
+            cp.cuda.Device().synchronize()
+            times.append((time.perf_counter() - begin) * 1e3)
+        return {"ms": times, "losses": [int(value) for value in sums] + [int(state.sum())]}
+
+    turn_taking.serve(work)
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--iterations", type=int, default=300)
     options.add_argument("--size", type=int, default=250_000)
+    options.add_argument("--own-pool", action="store_true", help="leave CuPy's memory pool on")
+    options.add_argument("--turns", action="store_true", help="take turns (turn_taking.py)")
     args = options.parse_args()
     import cupy as cp
     try:
@@ -41,11 +59,15 @@ def main():
     except Exception:
         print("SKIP cupy_loop: no GPU")
         return 77
-    cp.cuda.set_allocator(None)
+    if not args.own_pool:
+        cp.cuda.set_allocator(None)
 
     seed = np.random.default_rng(7).integers(0, MODULUS, args.size, dtype=np.int64)
     iterate(cp, cp.asarray(seed), 25)  # compiles the kernels
     cp.cuda.Device().synchronize()
+    if args.turns:
+        take_turns(cp, seed)
+        return 0
     begin = time.perf_counter()
     state, sums = iterate(cp, cp.asarray(seed), args.iterations)
     cp.cuda.Device().synchronize()

@@ -9,159 +9,20 @@ directed failure when a safety rule is switched off (the testing build of the sh
 """
 
 import argparse
-import difflib
-import re
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from harness import SKIPPED, Harness, driver_calls, find_gpu, tagged  # noqa: E402
-
-HERE = Path(__file__).resolve().parent
-PASS, FAIL, SKIP = "PASS", "FAIL", "SKIP"
-
-
-@dataclass
-class Outcome:
-    """How a case ended; `row` is its line of the real-input table, for the cases that have one."""
-
-    verdict: str
-    note: str = ""
-    row: dict | None = None
-    runs: list = field(default_factory=list)
-
-
-def fail(note, *runs):
-    return Outcome(FAIL, note, runs=list(runs))
-
-
-def difference(expected, got):
-    """The first lines that differ between two outputs."""
-    lines = difflib.unified_diff(expected.splitlines(), got.splitlines(), "native", "shim",
-                                 lineterm="", n=0)
-    return " | ".join(list(lines)[2:8])[:400]
-
-
-def under_shim(run):
-    """None, or what is wrong with a run that claims to have been under the shim."""
-    if not run.ok:
-        return run.why()
-    if run.stats is None:
-        return "no cachealloc-stats line: the shim saw no CUDA call"
-    return None
-
-
-def compare(harness, command, modes=("async", "sync"), timeout=60, counted=False, python=False,
-            extra=None):
-    """Native first, then each mode: exit status 0 and the same standard output, byte for byte."""
-    native = harness.run(command, "native", timeout, python=python, extra=extra)
-    if native.status == SKIPPED:
-        return Outcome(SKIP, native.out.strip())
-    if not native.ok:
-        return fail(f"natively: {native.why()}", native)
-    runs = {"native": native}
-    for mode in (("counted",) if counted else ()) + tuple(modes):
-        run = runs[mode] = harness.run(command, mode, timeout, python=python, extra=extra)
-        wrong = under_shim(run)
-        if wrong:
-            return fail(f"{mode}: {wrong}", native, run)
-        if run.out != native.out:
-            return fail(f"{mode}: other output: {difference(native.out, run.out)}", native, run)
-    return Outcome(PASS, runs=list(runs.values()), row=real_input_row(runs) if counted else None)
-
-
-def real_input_row(runs):
-    """What the real-input table says of a program: calls that reached the driver, and time."""
-    shim = runs["async"]
-
-    def time_of(run):
-        if run.times:
-            return f"{run.times['median']:.2f} {run.times['unit']}"
-        return f"{run.seconds:.2f} s"
-
-    calls = driver_calls(shim)
-    return {"same": "yes",
-            "native_calls": driver_calls(runs["counted"]),
-            "shim_calls": calls,
-            "native_time": time_of(runs["native"]),
-            "shim_time": time_of(shim),
-            "allocations": shim.stats.get("allocations"),
-            "stats": shim.stats,
-            "reserved_peak": shim.stats.get("reserved_bytes_peak"),
-            "allocated_peak": shim.stats.get("allocated_bytes_peak"),
-            "native_times": runs["native"].times, "shim_times": shim.times}
-
-
-def app_case(name, *arguments, counted=False, **kwargs):
-    """A program of tests/apps, native against both free modes. `counted` also gives its row."""
-    def case(harness):
-        program = harness.app(name)
-        if program is None:
-            return fail(f"not built: apps/{name}")
-        return compare(harness, [program, *arguments], counted=counted, **kwargs)
-    return case
-
-
-def churn_case(name):
-    return app_case(name, "--iterations", 1000, "--json", counted=True)
-
-
-def late_reader(binary, switched_off):
-    """With fences off, the kernel that reads late must see foreign bytes; with them on, none."""
-    def case(harness):
-        program = harness.app(binary)
-        if program is None:
-            return fail(f"not built: apps/{binary}")
-        if not switched_off:
-            return compare(harness, [program])
-        # Freed blocks settle at once then, and the newest is handed out first.
-        run = harness.run([program], "async", testing=True,
-                          extra={"CACHEALLOC_TEST_DISABLE": "fence"})
-        counts = re.search(r"(\d+) cases, (\d+) bytes corrupted", run.out)
-        if not counts or run.stats is None:
-            return fail(f"no counts: {run.why()}", run)
-        if int(counts[2]) == 0:
-            return fail("every byte was kept although fences were off: this proves nothing", run)
-        # The testing build with its rules on must pass, or the failure above means nothing.
-        control = harness.run([program], "async", testing=True)
-        if not control.ok:
-            return fail(f"the testing shim fails with fences on: {control.why()}", control)
-        return Outcome(PASS, f"fences off: {counts[0]}")
-    return case
-
-
-def late_writers(switched_off):
-    """Every way of overwriting a freed block while a kernel still reads it (late_writers.cu)."""
-    def case(harness):
-        program = harness.binary("gpu/late_writers")
-        if program is None:
-            return fail("not built: gpu/late_writers")
-        # No slack, so that the pool must hand the freed block out again instead of growing.
-        conf = "free:async,stats:True,slack_mb:0,slack_percent:0"
-        if not switched_off:
-            native = harness.run([program], "native")
-            run = harness.run([program], "async", conf=conf)
-            wrong = under_shim(run)
-            if not native.ok or wrong:
-                return fail(f"natively: {native.why()}; under the shim: {wrong}", native, run)
-            if run.out != native.out:
-                return fail(difference(native.out, run.out), native, run)
-        else:
-            run = harness.run([program], "async", conf=conf, testing=True,
-                              extra={"CACHEALLOC_TEST_DISABLE": "fence"})
-        counts = tagged(run.err, "gpu-late")
-        if counts is None or run.stats is None:
-            return fail(f"no counts: {run.why()}", run)
-        note = "{cases} cases, {reused} reused the address, {corrupted} corrupted".format(**counts)
-        if counts["reused"] < 0.9 * counts["cases"]:
-            return fail(f"too few cases reused the freed address: {note}", run)
-        # Without order every way of writing must be seen to corrupt, or the case shows nothing.
-        if switched_off and counts["corrupted"] < 0.9 * counts["cases"]:
-            return fail(f"fences off, and still: {note}", run)
-        return Outcome(PASS, note)
-    return case
+from cupti_cases import pinned_memory, submits_seen  # noqa: E402
+from figure_cases import cupy_figures, torch_figures  # noqa: E402
+from graph_cases import all_captures  # noqa: E402
+from harness import SKIPPED, Harness, find_gpu  # noqa: E402
+from judge import (FAIL, NO_CACHE, PASS, SKIP, Outcome, app_case, churn_case, fail,  # noqa: E402
+                   python_case, under_shim)
+from order_cases import (dependent_launch, late_reader, late_writers, late_writers_off,  # noqa: E402
+                         producers, replay)
+from pair_cases import all_reduce, two_devices  # noqa: E402
 
 
 def contract(harness):
@@ -172,7 +33,7 @@ def contract(harness):
     native = harness.run([program], "native", timeout=120)
     if not native.ok:
         return fail(f"natively: {native.why()} {native.out.strip()[-200:]}", native)
-    for mode in ("sync", "async"):
+    for mode in ("default", "sync", "async"):
         run = harness.run([program], mode, timeout=120)
         wrong = under_shim(run)
         if wrong:
@@ -180,30 +41,15 @@ def contract(harness):
     return Outcome(PASS)
 
 
-def python_case(module, script, *arguments, **kwargs):
-    """A Python script; skipped by name where its library is missing."""
-    def case(harness):
-        probe = harness.run([sys.executable, "-c", f"import importlib.util as u, sys;"
-                             f"sys.exit(u.find_spec('{module}') is None)"], python=True)
-        if not probe.ok:
-            return Outcome(SKIP, f"no module {module}")
-        return compare(harness, [sys.executable, HERE / script, *arguments], modes=("async",),
-                       timeout=120, counted=True, python=True, **kwargs)
-    return case
-
-
 # Arguments that keep a program short here; all others run without any.
 APP_ARGUMENTS = {name: ("--items", 100, "--rounds", 1) for name in ("pipeline", "pipeline_static")}
 CONTRACT = ("contract/contract", "apps/contract", "tests/contract/contract", "bin/contract")
-NO_CACHE = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 # name -> (section, title in the real-input table or None, function of a Harness)
 CASES = {
     "late_reader_fences_off": ("tests", None, late_reader("late_reader", True)),
     "late_reader": ("tests", None, late_reader("late_reader", False)),
     "late_reader_static": ("tests", None, late_reader("late_reader_static", False)),
-    "late_writers_fences_off": ("tests", None, late_writers(True)),
-    "late_writers": ("tests", None, late_writers(False)),
     "contract": ("tests", None, contract),
     "churn_static": ("apps", "nvcc, static cudart (churn)", churn_case("churn_static")),
     "churn": ("apps", "nvcc, shared cudart (churn)", churn_case("churn")),
@@ -213,8 +59,23 @@ CASES = {
                        python_case("torch", "torch_gpt.py", extra=NO_CACHE)),
     "torch_own": ("python", "PyTorch training, its own cache",
                   python_case("torch", "torch_gpt.py")),
+    "late_writers_rules_off": ("order", None, late_writers_off),
+    "late_writers": ("order", None, late_writers("")),
+    "late_writers_async": ("order", None, late_writers("free:async,")),
+    "dependent_launch": ("order", None, dependent_launch),
+    "replay": ("order", None, replay),
+    "producers": ("order", None, producers),
+    "submits": ("cupti", None, submits_seen),
+    "pinned": ("cupti", None, pinned_memory),
+    "captures": ("capture", None, all_captures),
+    "gpt_figures": ("figures", None, torch_figures("gpt", "GPT training", 10)),
+    "resnet_figures": ("figures", None, torch_figures(
+        "resnet", "ResNet-18 training, pinned DataLoader", 20)),
+    "cupy_figures": ("figures", None, cupy_figures),
+    "two_devices": ("pair", None, two_devices),
+    "all_reduce": ("pair", None, all_reduce),
 }
-SECTIONS = ("tests", "apps", "python")
+SECTIONS = ("tests", "apps", "order", "cupti", "capture", "figures", "pair", "python")
 
 
 # Programs of tests/apps that the table above already runs.
@@ -250,6 +111,8 @@ def main():
     options.add_argument("--list", action="store_true")
     options.add_argument("--covered", action="store_true",
                          help="programs of tests/apps that the cases name themselves")
+    options.add_argument("--seconds", type=int, default=60,
+                         help="how long the producer/consumer streams run (60)")
     options.add_argument("names", nargs="*")
     args = options.parse_args()
     if args.covered:
@@ -267,12 +130,14 @@ def main():
         for name in args.names:
             print(f"SKIP {name}: no GPU")
         return SKIPPED
-    harness = Harness(args.build)
+    harness = Harness(args.build, seconds=args.seconds)
     verdicts = set()
     for name in args.names:
         outcome = run_case(harness, name)
         verdicts.add(outcome.verdict)
         print(f"{outcome.verdict} {name}{': ' + outcome.note if outcome.note else ''}")
+        for line in outcome.lines:
+            print("  " + line)
         if outcome.verdict == FAIL:
             for run in outcome.runs:
                 print(f"--- [{run.mode}] {' '.join(run.command)}")
