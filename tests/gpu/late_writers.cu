@@ -185,8 +185,8 @@ std::vector<Operation> available(const Bench& bench) {
     check(cudaFree(scratch), "cudaFree");
     for (cudaStream_t stream : bench.readers) {
         read_late<<<1, 32, 0, stream>>>(nullptr, 0, 0, 0, bench.wrong);
+        check(cudaDeviceSynchronize(), "warm up");
     }
-    check(cudaDeviceSynchronize(), "warm up");
     return found;
 }
 
