@@ -3,6 +3,7 @@
 #include "shim/driver.h"
 #include "shim/process.h"
 #include "shim/relaxed_capture.h"
+#include "shim/submit.h"
 
 #include <sched.h>
 
@@ -158,7 +159,7 @@ void CudaOrder::pause() {
 }
 
 bool CudaOrder::several_streams() const {
-    return process_.stream_use.several();
+    return process_.stream_use.several([] { watch_submits(kWatchUse); });
 }
 
 } // namespace cachealloc::shim

@@ -48,13 +48,14 @@ CUresult launch_in_order(Process& state, const CUlaunchConfig& config, bool per_
 
 template <class Launch>
 CUresult launch(Entry entry, const CUlaunchConfig* config, bool per_thread_api, Launch call) {
-    Process* const state = process();
-    if (state == nullptr || config == nullptr) return call(config);
-    if ((watched_submits() & (kWatchPerThread | kWatchUse | kWatchAllSubmits)) != 0) {
+    if (config == nullptr) return call(config);
+    if (!is_nothing_new(watched_submits() & CACHEALLOC_STOPS_work, config->hStream,
+                        per_thread_api)) {
         before_submit({entry, Effect::work, per_thread_api, config->hStream, nullptr});
     }
-    if (config->numAttrs == 0 || !may_overlap(*config) || state->capturing() ||
-        !rule_on(Rule::programmatic)) {
+    if (config->numAttrs == 0 || !may_overlap(*config)) return call(config);
+    Process* const state = process();
+    if (state == nullptr || state->capturing() || !rule_on(Rule::programmatic)) {
         return call(config);
     }
     return launch_in_order(*state, *config, is_per_thread(config->hStream, per_thread_api), call);

@@ -6,23 +6,6 @@
 namespace cachealloc::shim {
 namespace {
 
-// The stream column's words.
-enum StreamColumn : std::int8_t {
-    stream_none = kStreamNone,
-    stream_in_struct = kStreamInStruct,
-    stream_implicit = kStreamImplicit,
-    stream_0 = 0,
-    stream_1,
-    stream_2,
-    stream_3,
-    stream_4,
-    stream_5,
-    stream_6,
-    stream_7,
-    stream_8,
-    stream_9,
-};
-
 struct Row {
     std::string_view name;
     Kind kind;

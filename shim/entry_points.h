@@ -35,6 +35,23 @@ inline constexpr std::int8_t kStreamNone = -1;     // it has none
 inline constexpr std::int8_t kStreamInStruct = -2; // behind a pointer argument
 inline constexpr std::int8_t kStreamImplicit = -3; // the default stream, which one the name tells
 
+// The words of the table's stream column.
+enum StreamColumn : std::int8_t {
+    stream_none = kStreamNone,
+    stream_in_struct = kStreamInStruct,
+    stream_implicit = kStreamImplicit,
+    stream_0 = 0,
+    stream_1,
+    stream_2,
+    stream_3,
+    stream_4,
+    stream_5,
+    stream_6,
+    stream_7,
+    stream_8,
+    stream_9,
+};
+
 // One number per row of the table, in its order.
 enum class Entry : std::uint16_t {
 #define PASS(name, kind, stream) name,

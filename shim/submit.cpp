@@ -28,6 +28,8 @@ struct Row {
     Hook hook;
     Effect effect;
     bool per_thread_api;
+    std::int8_t stream;
+    std::uint32_t stops; // the reasons to look at this row
 };
 
 constexpr bool per_thread_name(std::string_view name) {
@@ -39,7 +41,9 @@ constexpr Row kRows[] = {
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args)
 #define SUBMIT(name, kind, stream, effect)                                                         \
-    {Entry::name, Hook::name, Effect::effect, per_thread_name(#name)},
+    {Entry::name,     Hook::name,                                                                  \
+     Effect::effect,  per_thread_name(#name),                                                      \
+     stream_##stream, CACHEALLOC_STOPS_##effect},
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
@@ -76,10 +80,6 @@ void unwatch_submits(std::uint32_t reasons) {
     cachealloc_submit_watch.fetch_and(~reasons, std::memory_order_seq_cst);
 }
 
-std::uint32_t watched_submits() {
-    return cachealloc_submit_watch.load(std::memory_order_relaxed);
-}
-
 void set_submit_target(Submit row, void* function) {
     cachealloc_submit_target[static_cast<std::size_t>(row)].store(function,
                                                                   std::memory_order_release);
@@ -101,12 +101,33 @@ void before_submit(const SubmitCall& call) {
             state->total_order.per_thread_stream_used();
         }
     }
-    if ((watched & kWatchUse) != 0) {
+    if ((watched & kWatchUse) != 0 &&
         state->stream_use.submitted(
-            is_per_thread(call.stream, call.per_thread_api) ? kStreamPerThread : call.stream);
+            is_per_thread(call.stream, call.per_thread_api) ? kStreamPerThread : call.stream)) {
+        unwatch_submits(kWatchUse);
     }
 }
 
+bool is_last_stream(CUstream stream) {
+    const Process* const state = process();
+    return state != nullptr && state->stream_use.is_last(stream);
+}
+
+namespace {
+
+__attribute__((noinline)) void* submit_with_care(const Row& row, const SubmitCall& call,
+                                                 std::atomic<void*>& target) {
+    void* function = target.load(std::memory_order_acquire);
+    if (function == nullptr) {
+        function = find_target(row, reinterpret_cast<const void*>(call.arguments[7]), target);
+        if (target.load(std::memory_order_acquire) == nullptr) return function;
+    }
+    count_entry(row.entry);
+    before_submit(call);
+    return function;
+}
+
+} // namespace
 } // namespace cachealloc::shim
 
 // What a stub calls: the function to jump to.
@@ -115,17 +136,14 @@ extern "C" __attribute__((used)) void* cachealloc_submit(const std::uintptr_t* a
     using namespace cachealloc::shim;
     const Row& row = kRows[number];
     std::atomic<void*>& target = cachealloc_submit_target[number];
-    void* function = target.load(std::memory_order_acquire);
-    if (function == nullptr) {
-        function = find_target(row, reinterpret_cast<const void*>(arguments[7]), target);
-        if (target.load(std::memory_order_acquire) == nullptr) return function;
-    }
-    count_entry(row.entry);
     SubmitCall call{row.entry, row.effect, row.per_thread_api, nullptr, arguments};
-    const std::int8_t position = entry_stream(row.entry);
-    if (position >= 0) {
-        call.stream = reinterpret_cast<CUstream>(call.argument(static_cast<std::size_t>(position)));
+    if (row.stream >= 0) {
+        call.stream =
+            reinterpret_cast<CUstream>(call.argument(static_cast<std::size_t>(row.stream)));
     }
-    before_submit(call);
-    return function;
+    if (row.stream != kStreamInStruct &&
+        is_nothing_new(watched_submits() & row.stops, call.stream, row.per_thread_api)) {
+        return target.load(std::memory_order_acquire);
+    }
+    return submit_with_care(row, call, target);
 }

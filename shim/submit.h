@@ -11,6 +11,7 @@
 #include "shim/entry_points.h"
 #include "shim/submit_effects.h"
 
+#include <atomic>
 #include <cstdint>
 
 namespace cachealloc::shim {
@@ -69,16 +70,32 @@ inline constexpr std::uint32_t kWatchCount = CACHEALLOC_WATCH_COUNT;
 inline constexpr std::uint32_t kWatchHost = CACHEALLOC_WATCH_HOST;
 inline constexpr std::uint32_t kWatchAllSubmits = CACHEALLOC_WATCH_ALL_SUBMITS;
 
+extern "C" std::atomic<std::uint32_t> cachealloc_submit_watch; // also read by submit_stubs.S
+
 // Sets or clears reasons. Thread-safe. A submission that another thread is making at this very
 // moment may or may not be seen.
 void watch_submits(std::uint32_t reasons);
 void unwatch_submits(std::uint32_t reasons);
-std::uint32_t watched_submits();
+inline std::uint32_t watched_submits() {
+    return cachealloc_submit_watch.load(std::memory_order_relaxed);
+}
 
 // For the binding alone: where the row's stub jumps. Null if the driver lacks the function.
 void set_submit_target(Submit row, void* function);
 
 // What every submission goes through while it is watched, hooks with a prototype included.
 void before_submit(const SubmitCall& call);
+
+// Whether the use of streams is as it was: work on `stream` again.
+bool is_last_stream(CUstream stream);
+
+// Whether nobody would do anything about work on `stream`, as about nearly every launch of a
+// program that launches a million times. `watched`: the reasons to look at it.
+inline bool is_nothing_new(std::uint32_t watched, CUstream stream, bool per_thread_api) {
+    if ((watched & ~(kWatchPerThread | kWatchUse)) != 0) return false;
+    if (watched == 0) return true;
+    if (is_per_thread(stream, per_thread_api)) return false;
+    return (watched & kWatchUse) == 0 || is_last_stream(stream);
+}
 
 } // namespace cachealloc::shim

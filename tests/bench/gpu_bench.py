@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the benchmarks that compare the shim with its peers, and prints one table for each.
 
-    gpu_bench.py --build DIR [pair] [pipeline] [late] [core] [--rounds N]
+    gpu_bench.py --build DIR [stub] [pair] [pipeline] [late] [core] [--rounds N]
 
 Native and shim processes take turns, at least five rounds each; a figure is the median of its
 rounds with (lowest .. highest) beside it, a ratio is the median of the rounds' own ratios.
@@ -181,7 +181,47 @@ def bench_core(harness, rounds):
     return lines + ["(aims: pair <= 60 ns with 1 thread, <= 250 ns with 8)"]
 
 
-BENCHES = {"pair": bench_pair, "pipeline": bench_pipeline, "late": bench_late, "core": bench_core}
+STUB_WAYS = (("legacy stream, level ordered", 0), ("1 stream, level fenced", 1),
+             ("4 streams in turn, level fenced", 4))
+
+
+def bench_stub(harness, rounds):
+    """What the shim adds to calls of a driver that does nothing, and to a pair when caches are cold.
+    """
+    program = harness.binary("bench/stub_bench")
+    samples = {}  # (streams, what, mode) -> [ns]
+    late = {"native": [], "async": []}
+    for _ in range(rounds):
+        for _, streams in STUB_WAYS:
+            for mode in ("native", "async"):
+                run = harness.run([program, "--streams", streams], mode)
+                for line in json_lines(run):
+                    samples.setdefault((streams, line["what"], mode), []).append(line["ns"])
+        for mode, times in late.items():
+            run = harness.run([program, "--late"], mode)
+            times += [line["ns"] for line in json_lines(run)]
+    rows = []
+    for what in dict.fromkeys(key[1] for key in samples):
+        row = [what, f"{median(samples[0, what, 'native']):.1f}"]
+        for _, streams in STUB_WAYS:
+            added = [ours - native for ours, native in zip(samples[streams, what, "async"],
+                                                           samples[streams, what, "native"])]
+            row.append(spread(added, "{:.1f}"))
+        rows.append(row)
+    lines = ["what the shim adds to a call of a driver that does nothing, ns; median "
+             f"(lowest..highest) of {rounds} interleaved rounds",
+             table(rows, ["call", "native", *(name for name, _ in STUB_WAYS)]),
+             "(aim: <= 5 ns for what submits work)"]
+    cold = [f"{median([times[i] for times in late['async']]) / 1e3:.2f}" for i in range(3)]
+    lines.append("free + allocate on a busy device with cold caches, the shim's own part: 1st, 2nd, "
+                 f"3rd pair {', '.join(cold)} us")
+    return lines
+
+
+BENCHES = {"stub": bench_stub, "pair": bench_pair, "pipeline": bench_pipeline, "late": bench_late, "core": bench_core}
+
+
+WITHOUT_GPU = ("stub", "core")
 
 
 def run_benches(harness, names, rounds, say=print):
@@ -202,7 +242,7 @@ def main():
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--build", default="build", type=Path)
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("names", nargs="*", metavar="pair|pipeline|late|core")
+    options.add_argument("names", nargs="*", metavar="|".join(BENCHES))
     args = options.parse_args()
     names = args.names or list(BENCHES)
     unknown = [name for name in names if name not in BENCHES]
@@ -211,9 +251,9 @@ def main():
     harness = Harness(args.build)
     gpu = find_gpu()
     if gpu is None:
-        for name in [name for name in names if name != "core"]:
+        for name in [name for name in names if name not in WITHOUT_GPU]:
             print(f"SKIP {name}: no GPU")
-        names = [name for name in names if name == "core"]
+        names = [name for name in names if name in WITHOUT_GPU]
         if not names:
             return SKIPPED
     print(f"GPU: {gpu or 'none'}; driver's CUDA {driver_version()}; shim {harness.shim()}")

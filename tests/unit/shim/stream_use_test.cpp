@@ -14,17 +14,21 @@ CUstream stream(std::uintptr_t handle) {
 
 TEST_CASE("StreamUse: several streams count while submissions change between them") {
     StreamUse use;
-    CHECK_FALSE(use.several());
+    int looks = 0;
+    const auto several = [&] { return use.several([&] { ++looks; }); };
+    CHECK_FALSE(several());
     for (int i = 0; i < 3; ++i)
         use.submitted(stream(0));
-    CHECK_FALSE(use.several());
-    use.submitted(stream(0x1000));
-    CHECK(use.several());
+    CHECK_FALSE(several());
+    CHECK(use.submitted(stream(0x1000)));
+    CHECK(several());
+    CHECK(looks == 0); // nobody need look for a while
     for (std::uint32_t i = 0; i < StreamUse::kLately; ++i) {
-        use.submitted(stream(0x1000));
-        CHECK(use.several()); // a little later still
+        CHECK_FALSE(use.submitted(stream(0x1000)));
+        CHECK(several()); // a little later still
     }
-    CHECK_FALSE(use.several());
+    CHECK(looks == 1);
+    CHECK_FALSE(several());
     use.submitted(stream(0));
-    CHECK(use.several());
+    CHECK(several());
 }
