@@ -54,13 +54,24 @@ CUresult allocate(const StreamPtr& s, const PoolPtr& pool, CUdeviceptr* p, std::
     a.kind = Memory::pool;
     a.device = pool->device;
     a.ctx = owner_of(s->ctx);
+    *p = base;
+    if (s->capture != nullptr) {
+        // A graph's memory is no pool's; it goes with the graph, unless the program freed it.
+        const std::uint64_t id = w.map.add(std::move(a))->buffer_id;
+        s->tail.front()->memory = std::shared_ptr<void>(nullptr, [&w, base, id](void*) {
+            const auto known = w.map.at(base);
+            if (known != nullptr && known->buffer_id == id) {
+                drop_allocation(known);
+            }
+        });
+        return CUDA_SUCCESS;
+    }
     a.pool = pool;
     w.map.add(std::move(a));
     pool->used += bytes;
     pool->reserved += round_up(bytes, kAlignment);
     pool->used_high = std::max(pool->used_high, pool->used);
     pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
-    *p = base;
     return CUDA_SUCCESS;
 }
 
@@ -221,6 +232,10 @@ SIM_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribu
         pool->attributes[attribute] = static_cast<std::uint64_t>(*static_cast<int*>(value));
     } else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         pool->attributes[attribute] = *static_cast<cuuint64_t*>(value);
+    } else if ((attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
+                attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) &&
+               *static_cast<cuuint64_t*>(value) != 0) {
+        return CUDA_ERROR_INVALID_VALUE; // it can be set back only
     } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
         pool->reserved_high = pool->reserved;
     } else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
@@ -279,6 +294,17 @@ SIM_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDes
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (std::size_t i = 0; i < count; ++i) {
+        const CUmemAccessDesc& d = map[i];
+        const bool known = d.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+                           d.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        if (!on_device(&d.location) || device_of(d.location.id) == nullptr || !known) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        if (d.location.id == pool->device && d.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+            return CUDA_ERROR_INVALID_DEVICE; // a pool is never hidden from its own device
+        }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
         pool->access[map[i].location.id] = map[i].flags;
     }
     return CUDA_SUCCESS;
@@ -296,4 +322,20 @@ SIM_EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool ha
              : it == pool->access.end()   ? CU_MEM_ACCESS_FLAGS_PROT_NONE
                                           : static_cast<CUmemAccess_flags>(it->second);
     return CUDA_SUCCESS;
+}
+
+// No pool here can be shared with other processes: a default one never can, and the others were
+// created without a type of handle.
+SIM_EXPORT CUresult cuMemPoolExportToShareableHandle(void*, CUmemoryPool, CUmemAllocationHandleType,
+                                                     unsigned long long) {
+    SIM_ENTER(cuMemPoolExportToShareableHandle);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+SIM_EXPORT CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData*, CUdeviceptr) {
+    SIM_ENTER(cuMemPoolExportPointer);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+SIM_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr*, CUmemoryPool, CUmemPoolPtrExportData*) {
+    SIM_ENTER(cuMemPoolImportPointer);
+    return CUDA_ERROR_INVALID_VALUE;
 }

@@ -89,7 +89,8 @@ CUresult resolve_end(const End& e, std::uintptr_t* base, Side* side) {
 }
 
 CUresult boxes(const StreamPtr& s, const char* label, const End& to, const End& from,
-               std::size_t width, std::size_t rows, std::size_t slices, bool wait) {
+               std::size_t width, std::size_t rows, std::size_t slices, bool wait,
+               const CUDA_MEMCPY3D* box) {
     std::uintptr_t dst = 0;
     std::uintptr_t src = 0;
     Side to_side{};
@@ -109,7 +110,7 @@ CUresult boxes(const StreamPtr& s, const char* label, const End& to, const End& 
         }
     }
     const bool both_device = to_side == Side::device && from_side == Side::device;
-    return copy(s, label, pieces, to_side, from_side, wait && !both_device);
+    return copy(s, label, pieces, to_side, from_side, wait && !both_device, box);
 }
 
 CUresult plane(bool pt, const CUDA_MEMCPY2D* c, CUstream s, const char* label, bool wait) {
@@ -118,11 +119,23 @@ CUresult plane(bool pt, const CUDA_MEMCPY2D* c, CUstream s, const char* label, b
     }
     StreamPtr stream;
     SIM_TRY(stream_of(s, pt, &stream));
-    return boxes(
-        stream, label,
-        {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0},
-        {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0},
-        c->WidthInBytes, c->Height, 1, wait);
+    CUDA_MEMCPY3D box{};
+    box.srcMemoryType = c->srcMemoryType;
+    box.srcHost = c->srcHost;
+    box.srcDevice = c->srcDevice;
+    box.srcXInBytes = c->srcXInBytes;
+    box.srcY = c->srcY;
+    box.srcPitch = c->srcPitch;
+    box.dstMemoryType = c->dstMemoryType;
+    box.dstHost = c->dstHost;
+    box.dstDevice = c->dstDevice;
+    box.dstXInBytes = c->dstXInBytes;
+    box.dstY = c->dstY;
+    box.dstPitch = c->dstPitch;
+    box.WidthInBytes = c->WidthInBytes;
+    box.Height = c->Height;
+    box.Depth = 1;
+    return copy_volume(stream, box, label, wait);
 }
 CUresult plane_sync(bool pt, const CUDA_MEMCPY2D* c) {
     return plane(pt, c, nullptr, "cuMemcpy2D", true);
@@ -155,7 +168,7 @@ CUresult simcuda::copy_volume(const StreamPtr& s, const CUDA_MEMCPY3D& c, const 
                   c.dstPitch, c.dstHeight},
                  {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes, c.srcY, c.srcZ,
                   c.srcPitch, c.srcHeight},
-                 c.WidthInBytes, c.Height, c.Depth, wait);
+                 c.WidthInBytes, c.Height, c.Depth, wait, &c);
 }
 
 SIM_TWINS(cuMemcpy, cuMemcpy_ptds, any_sync, (CUdeviceptr d, CUdeviceptr s, size_t n), d, s, n)

@@ -1,9 +1,14 @@
 // Graphs: made by capture, instantiated, launched again and again.
 #include <algorithm>
 
-#include "guard.h"
+#include "graph.h"
 
 using namespace simcuda;
+
+std::map<CUgraphExec, std::shared_ptr<GraphExec>>& simcuda::execs() {
+    static auto* const table = new std::map<CUgraphExec, std::shared_ptr<GraphExec>>;
+    return *table;
+}
 
 namespace {
 
@@ -11,14 +16,9 @@ World& world() {
     return World::get();
 }
 
-std::map<CUgraphExec, std::shared_ptr<GraphExec>>& execs() {
-    static auto* const table = new std::map<CUgraphExec, std::shared_ptr<GraphExec>>;
-    return *table;
-}
+} // namespace
 
-// The nodes, each behind those it depends on, as copies: later changes of the graph do not reach an
-// executable one. False if there is a cycle.
-bool in_order(const Graph& g, std::vector<NodePtr>* ordered) {
+bool simcuda::in_order(const Graph& g, std::vector<NodePtr>* ordered) {
     std::map<const Node*, NodePtr> done;
     std::vector<NodePtr> rest = g.nodes;
     while (!rest.empty()) {
@@ -47,13 +47,40 @@ bool in_order(const Graph& g, std::vector<NodePtr>* ordered) {
     return true;
 }
 
+namespace {
+
+// In place of each node that runs a graph: the nodes of that graph, and the node itself, empty,
+// behind them.
+bool flatten(const Graph& g, std::vector<NodePtr>* out) {
+    std::vector<NodePtr> ordered;
+    if (!in_order(g, &ordered)) {
+        return false;
+    }
+    for (const auto& node : ordered) {
+        if (node->child != nullptr) {
+            std::vector<NodePtr> inner;
+            if (!flatten(*node->child, &inner)) {
+                return false;
+            }
+            const std::vector<NodePtr> before = node->after;
+            for (const auto& n : inner) {
+                n->after.insert(n->after.end(), before.begin(), before.end());
+            }
+            out->insert(out->end(), inner.begin(), inner.end());
+            node->after.insert(node->after.end(), inner.begin(), inner.end());
+        }
+        out->push_back(node);
+    }
+    return true;
+}
+
 CUresult instantiate(CUgraphExec* out, CUgraph graph) {
     const GraphPtr g = world().graphs.find(graph);
     if (out == nullptr || g == nullptr) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     auto exec = std::make_shared<GraphExec>();
-    if (!in_order(*g, &exec->nodes)) {
+    if (!flatten(*g, &exec->nodes)) {
         return CUDA_ERROR_INVALID_VALUE; // a cycle
     }
     *out = reinterpret_cast<CUgraphExec>(exec.get());
@@ -75,10 +102,13 @@ CUresult launch(bool pt, CUgraphExec handle, CUstream stream) {
         if (s->capture->invalidated) {
             return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         }
-        // A graph inside a graph: its nodes, one behind the other.
-        for (const auto& node : exec->nodes) {
-            SIM_TRY(add_node(s, node->work, node->type));
-        }
+        NodePtr node;
+        SIM_TRY(add_node(s, Work{}, CU_GRAPH_NODE_TYPE_GRAPH, &node));
+        Graph whole;
+        whole.nodes = exec->nodes;
+        node->child = std::make_shared<Graph>();
+        in_order(whole, &node->child->nodes);
+        w.graphs.add(node->child);
         return CUDA_SUCCESS;
     }
     Work first;
@@ -104,9 +134,16 @@ CUresult launch(bool pt, CUgraphExec handle, CUstream stream) {
             return std::find(after.begin(), after.end(), end.second) != after.end();
         });
         const std::uint32_t slot = free == ends.end() ? w.take_slot() : free->first;
+        if (node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
+            after.push_back(node->event->op);
+        }
         Work work = node->work;
         work.label += " of a graph";
         const OpPtr op = w.submit_after(s->ctx, s, std::move(work), after, false, slot);
+        if (node->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+            node->event->op = op;
+            node->event->capture = nullptr;
+        }
         ops[node.get()] = op;
         ends[slot] = op;
         all.push_back(op);
@@ -197,13 +234,20 @@ SIM_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph,
     const auto exec = execs().find(handle);
     const GraphPtr g = world().graphs.find(graph);
     std::vector<NodePtr> nodes;
-    if (exec == execs().end() || g == nullptr || info == nullptr || !in_order(*g, &nodes)) {
+    if (exec == execs().end() || g == nullptr || info == nullptr || !flatten(*g, &nodes)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *info = CUgraphExecUpdateResultInfo{};
     if (nodes.size() != exec->second->nodes.size()) {
         info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    }
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        if (nodes[i]->type != exec->second->nodes[i]->type) {
+            info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+            info->errorNode = nodes[i]->handle;
+            return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+        }
     }
     exec->second->nodes = nodes;
     info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
@@ -225,17 +269,4 @@ SIM_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* c
         *count = g->nodes.size();
     }
     return CUDA_SUCCESS;
-}
-
-SIM_EXPORT CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* type) {
-    SIM_ENTER(cuGraphNodeGetType);
-    for (const auto& [graph, g] : world().graphs.all()) {
-        for (const auto& node : g->nodes) {
-            if (node->handle == handle) {
-                *type = node->type;
-                return CUDA_SUCCESS;
-            }
-        }
-    }
-    return CUDA_ERROR_INVALID_VALUE;
 }

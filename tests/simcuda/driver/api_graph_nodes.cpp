@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "copy.h"
+#include "graph.h"
 #include "launch.h"
 
 using namespace simcuda;
@@ -13,15 +14,6 @@ World& world() {
     return World::get();
 }
 
-NodePtr node_of(const Graph& g, CUgraphNode handle) {
-    for (const auto& node : g.nodes) {
-        if (node->handle == handle) {
-            return node;
-        }
-    }
-    return nullptr;
-}
-
 // Calls `build` with a stream that captures into the graph; its last node is the new one.
 template <class Build>
 CUresult add(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::size_t count,
@@ -30,23 +22,24 @@ CUresult add(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::siz
     if (out == nullptr || g == nullptr || (after == nullptr && count > 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    ContextPtr ctx;
-    SIM_TRY(current_context(&ctx));
-    const auto s = std::make_shared<Stream>();
-    s->ctx = ctx;
-    s->capture = std::make_shared<Capture>();
-    s->capture->graph = g;
+    std::vector<NodePtr> behind;
     for (std::size_t i = 0; i < count; ++i) {
         const NodePtr before = node_of(*g, after[i]);
         if (before == nullptr) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        s->tail.push_back(before);
+        behind.push_back(before);
     }
     const std::size_t had = g->nodes.size();
-    SIM_TRY(build(s));
-    if (g->nodes.size() == had) {
-        SIM_TRY(add_node(s, Work{}, CU_GRAPH_NODE_TYPE_EMPTY)); // a copy of nothing
+    const CUresult built = capture_into(g, behind, [&](const StreamPtr& s) {
+        const CUresult result = build(s);
+        // A copy of nothing is a node as well.
+        return result == CUDA_SUCCESS && g->nodes.size() == had
+                   ? add_node(s, Work{}, CU_GRAPH_NODE_TYPE_EMPTY)
+                   : result;
+    });
+    if (built != CUDA_SUCCESS) {
+        return built;
     }
     *out = g->nodes.back()->handle;
     return CUDA_SUCCESS;
@@ -68,7 +61,42 @@ CUresult connect(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, 
     return CUDA_SUCCESS;
 }
 
+CUresult add_event(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, std::size_t count,
+                   CUevent event, CUgraphNodeType type) {
+    const EventPtr e = world().events.find(event);
+    if (e == nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return add(out, graph, after, count, [&](const StreamPtr& s) {
+        NodePtr node;
+        SIM_TRY(add_node(s, Work{}, type, &node));
+        node->event = e;
+        return CUDA_SUCCESS;
+    });
+}
+
 } // namespace
+
+NodePtr simcuda::node_of(const Graph& g, CUgraphNode handle) {
+    for (const auto& node : g.nodes) {
+        if (node->handle == handle) {
+            return node;
+        }
+    }
+    return nullptr;
+}
+
+SIM_EXPORT CUresult cuGraphAddEventRecordNode(CUgraphNode* out, CUgraph graph,
+                                              const CUgraphNode* after, size_t count,
+                                              CUevent event) {
+    SIM_ENTER(cuGraphAddEventRecordNode);
+    return add_event(out, graph, after, count, event, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+}
+SIM_EXPORT CUresult cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph,
+                                            const CUgraphNode* after, size_t count, CUevent event) {
+    SIM_ENTER(cuGraphAddEventWaitNode);
+    return add_event(out, graph, after, count, event, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+}
 
 SIM_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after,
                                         size_t count) {
@@ -135,9 +163,16 @@ SIM_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph graph,
         return CUDA_ERROR_INVALID_VALUE;
     }
     return add(out, graph, after, count, [&inner](const StreamPtr& s) {
-        for (const auto& node : inner->nodes) {
-            SIM_TRY(add_node(s, node->work, node->type));
+        NodePtr node;
+        SIM_TRY(add_node(s, Work{}, CU_GRAPH_NODE_TYPE_GRAPH, &node));
+        node->child = std::make_shared<Graph>();
+        if (!in_order(*inner, &node->child->nodes)) {
+            return CUDA_ERROR_INVALID_VALUE;
         }
+        for (const auto& copy : node->child->nodes) {
+            copy->handle = reinterpret_cast<CUgraphNode>(copy.get());
+        }
+        world().graphs.add(node->child);
         return CUDA_SUCCESS;
     });
 }

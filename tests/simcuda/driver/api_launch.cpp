@@ -122,6 +122,7 @@ CUresult simcuda::call_host(const StreamPtr& s, CUhostFn fn, void* data) {
     work.label = "host function";
     work.host_code = true;
     work.effect = [fn, data] { fn(data); };
+    work.called = std::make_shared<const CUDA_HOST_NODE_PARAMS>(CUDA_HOST_NODE_PARAMS{fn, data});
     return submit(s, std::move(work));
 }
 

@@ -135,7 +135,13 @@ CUresult wait_event(bool per_thread, CUstream handle, CUevent event, unsigned fl
         if (s->capture->invalidated) {
             return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         }
-        if (e->op == nullptr || (flags & CU_EVENT_WAIT_EXTERNAL) != 0) {
+        if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) {
+            NodePtr node;
+            SIM_TRY(add_node(s, Work{}, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &node));
+            node->event = e;
+            return CUDA_SUCCESS;
+        }
+        if (e->op == nullptr) {
             return CUDA_SUCCESS;
         }
         invalidate(s->capture);
@@ -204,7 +210,13 @@ CUresult record(bool per_thread, CUevent event, CUstream handle, unsigned flags)
     if (e == nullptr || e->ctx != owner_of(s->ctx)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    if (s->capture != nullptr && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) {
+    if (s->capture != nullptr && (flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
+        NodePtr node;
+        SIM_TRY(add_node(s, Work{}, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &node));
+        node->event = e;
+        return CUDA_SUCCESS;
+    }
+    if (s->capture != nullptr) {
         if (s->capture->invalidated) {
             return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
         }

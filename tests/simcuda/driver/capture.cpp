@@ -75,6 +75,12 @@ CUgraphNodeType node_type(const Work& work) {
     if (work.label.rfind("cuMemset", 0) == 0) {
         return CU_GRAPH_NODE_TYPE_MEMSET;
     }
+    if (work.label == "cuMemAllocAsync") {
+        return CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+    }
+    if (work.label == "cuMemFreeAsync") {
+        return CU_GRAPH_NODE_TYPE_MEM_FREE;
+    }
     return work.accesses.empty() ? CU_GRAPH_NODE_TYPE_EMPTY : CU_GRAPH_NODE_TYPE_MEMCPY;
 }
 

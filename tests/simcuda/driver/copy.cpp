@@ -18,6 +18,28 @@ Ns copy_time(std::size_t bytes) {
 
 } // namespace
 
+namespace {
+
+// One contiguous piece as a box.
+CUDA_MEMCPY3D as_box(const Piece& piece) {
+    const auto on_host = [](std::uintptr_t p) {
+        const auto a = World::get().map.find(p);
+        return a == nullptr || a->on_host();
+    };
+    CUDA_MEMCPY3D c{};
+    c.srcMemoryType = on_host(piece.src) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    c.srcHost = on_host(piece.src) ? at(piece.src) : nullptr;
+    c.srcDevice = on_host(piece.src) ? 0 : piece.src;
+    c.dstMemoryType = on_host(piece.dst) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    c.dstHost = on_host(piece.dst) ? at(piece.dst) : nullptr;
+    c.dstDevice = on_host(piece.dst) ? 0 : piece.dst;
+    c.srcPitch = c.dstPitch = c.WidthInBytes = piece.bytes;
+    c.srcHeight = c.dstHeight = c.Height = c.Depth = 1;
+    return c;
+}
+
+} // namespace
+
 CUresult check_side(std::uintptr_t p, std::size_t bytes, Side side, bool* pageable) {
     World& w = World::get();
     *pageable = false;
@@ -37,7 +59,7 @@ CUresult check_side(std::uintptr_t p, std::size_t bytes, Side side, bool* pageab
 }
 
 CUresult copy(const StreamPtr& s, const char* label, const std::vector<Piece>& pieces, Side to,
-              Side from, bool wait) {
+              Side from, bool wait, const CUDA_MEMCPY3D* box) {
     Work work;
     work.label = label;
     std::size_t total = 0;
@@ -69,6 +91,10 @@ CUresult copy(const StreamPtr& s, const char* label, const std::vector<Piece>& p
         return CUDA_SUCCESS;
     }
     work.duration = copy_time(total);
+    if (s->capture != nullptr) {
+        work.copy =
+            std::make_shared<const CUDA_MEMCPY3D>(box != nullptr ? *box : as_box(pieces.front()));
+    }
     if (from_pageable && !wait && s->capture == nullptr) {
         // The source is staged before the call returns: the program may change it at once.
         auto staged = std::make_shared<std::vector<std::vector<char>>>();

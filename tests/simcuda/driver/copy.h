@@ -19,9 +19,10 @@ struct Piece {
 CUresult check_side(std::uintptr_t p, std::size_t bytes, Side side, bool* pageable);
 
 // Copies on a stream. `wait`: the call returns when it is done (when pageable memory is the target,
-// an asynchronous call waits as well).
+// an asynchronous call waits as well). `box`: the same copy as a node of a graph describes it; made
+// from the one piece without it.
 CUresult copy(const StreamPtr& s, const char* label, const std::vector<Piece>& pieces, Side to,
-              Side from, bool wait);
+              Side from, bool wait, const CUDA_MEMCPY3D* box = nullptr);
 
 // Fills `height` rows of `width` elements with a pattern of 1, 2 or 4 bytes.
 CUresult fill(const StreamPtr& s, const char* label, std::uintptr_t p, std::size_t pitch,

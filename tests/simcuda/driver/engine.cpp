@@ -198,6 +198,24 @@ void World::finish(const OpPtr& op) {
     }
 }
 
+namespace {
+
+// Whether kernels of the context may touch memory of another device: enabled peers do not share
+// pools, whose access is a matter of their own.
+bool reaches(const Context& ctx, const Allocation& a) {
+    if (a.kind == Memory::pool) {
+        if (a.pool == nullptr) {
+            return false;
+        }
+        const auto it = a.pool->access.find(ctx.device);
+        return it != a.pool->access.end() && it->second != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    }
+    const Context& user = ctx.owner == nullptr ? ctx : *ctx.owner;
+    return user.peers.count(a.ctx->id) != 0;
+}
+
+} // namespace
+
 // What the operation touches must be memory that exists, and every earlier conflicting access must
 // be ordered before it.
 void World::check_accesses(const OpPtr& op) {
@@ -235,9 +253,9 @@ void World::check_accesses(const OpPtr& op) {
             return;
         }
         if (covered && op->work.kernel &&
-            (allocation->kind == Memory::device || allocation->kind == Memory::imported) &&
-            allocation->device != op->ctx->device &&
-            owner_of(op->ctx)->peers.count(allocation->ctx->id) == 0) {
+            (allocation->kind == Memory::device || allocation->kind == Memory::imported ||
+             allocation->kind == Memory::pool) &&
+            allocation->device != op->ctx->device && !reaches(*op->ctx, *allocation)) {
             error(*op->label + " touches memory of device " + std::to_string(allocation->device) +
                   " without peer access");
             op->ctx->fault() = CUDA_ERROR_ILLEGAL_ADDRESS;

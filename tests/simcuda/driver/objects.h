@@ -44,6 +44,8 @@ struct Work {
     bool programmatic = false;    // may start before the kernel in front of it has ended ..
     bool waits_for_front = false; // .. for whose end it waits in the middle
     bool to_host = false;         // writes pageable host memory: the call waits for it
+    std::shared_ptr<const CUDA_MEMCPY3D> copy;           // what a node of a graph says of itself ..
+    std::shared_ptr<const CUDA_HOST_NODE_PARAMS> called; // .. when asked
 };
 
 // Work that was submitted. Invariant: `pending` counts the operations that must end before it.
@@ -68,11 +70,17 @@ struct Op {
 };
 using OpPtr = std::shared_ptr<Op>;
 
+struct Event;
+struct Graph;
+
 struct Node {
     Work work;
     std::vector<std::shared_ptr<Node>> after;
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    CUgraphNode handle = nullptr;
+    CUgraphNode handle = nullptr; // also in copies of the node
+    std::shared_ptr<Graph> child; // what a node of type GRAPH runs
+    std::shared_ptr<Event> event; // what a node records or waits for, at each launch
+    std::shared_ptr<void> memory; // of an allocation: gone with the last copy of the node
 };
 using NodePtr = std::shared_ptr<Node>;
 
