@@ -118,6 +118,9 @@ class DevicePool {
     /// Returns done, not_live or failed (the block stays live then).
     PoolResult free_async(Block* block, DeviceAddress address, const NamedStream& stream);
 
+    /// Whether allocate_async() has ever handed anything out; sequentially consistent.
+    bool served_async() const { return slow_.async_allocations.load() != 0; }
+
     AsyncMemory async_memory();
     /// Starts the peaks anew from what holds now.
     void reset_used_peak();

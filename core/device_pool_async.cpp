@@ -74,7 +74,7 @@ PoolResult DevicePool::free_async(Block* block, DeviceAddress address, const Nam
 }
 
 void DevicePool::note_async(const Block* block) {
-    count(slow_.async_allocations);
+    slow_.async_allocations.fetch_add(1, std::memory_order_seq_cst);
     const std::uint64_t used =
         async_used_.fetch_add(block->size, std::memory_order_relaxed) + block->size;
     raise_to(async_used_peak_, used);

@@ -57,7 +57,7 @@ DefaultPool* DefaultPool::of(CUmemoryPool handle) {
 }
 
 bool DefaultPool::serves() {
-    State state = state_.load(std::memory_order_acquire);
+    State state = state_.load(std::memory_order_seq_cst);
     if (state == State::unknown) {
         const std::lock_guard lock(mutex_);
         state = state_.load(std::memory_order_relaxed);
@@ -103,7 +103,7 @@ DefaultPool::State DefaultPool::ask() {
 
 void DefaultPool::leave() {
     const std::lock_guard lock(mutex_);
-    state_.store(State::drivers, std::memory_order_release);
+    state_.store(State::drivers, std::memory_order_seq_cst);
 }
 
 void DefaultPool::note(CUmemPool_attribute attribute, int value) {
@@ -117,7 +117,8 @@ void DefaultPool::note(CUmemPool_attribute attribute, int value) {
 // The peer's primary context is held only for the call: that the shim has it alive must not be
 // seen.
 CUresult make_reachable(Process& process, CUdevice device, CUdevice peer) {
-    if (process.contexts.primary_of(device) == nullptr) return CUDA_SUCCESS;
+    const ContextPool* const owner = process.contexts.primary_of(device);
+    if (owner == nullptr || !owner->pool.served_async()) return CUDA_SUCCESS;
     process.contexts.enter_finished_everywhere(true);
     unsigned int flags = 0;
     int active = 0;

@@ -48,6 +48,10 @@ bool serve(CUdeviceptr* pointer, std::size_t bytes, CUstream stream, const CUmem
         result = pool.allocate_async(bytes, asking);
     }
     if (result.status != PoolStatus::done) return false;
+    if (!source->serves()) { // whoever changed that meanwhile may not have seen this block
+        pool.free_async(state->map.find(result.address), result.address, asking);
+        return false;
+    }
     *pointer = result.address;
     return true;
 }

@@ -256,6 +256,86 @@ void plain_free_of_async() {
     drain();
 }
 
+/// Calls of ours that fail: a free that could not be ordered did not happen, or is ordered another
+/// way; an allocation finds other memory. Nothing is handed out too early.
+void failures() {
+    const cudaStream_t reader = make_stream();
+    const cudaStream_t writer = make_stream();
+    Byte* const out = allocate();
+    const auto busy = [&](Byte* block) {
+        ORDER_CHECK(read_late(reader, block, out, kBytes, kLateNs));
+    };
+    const auto overwrite = [&](Byte* block) {
+        ORDER_CHECK(fill(writer, block, kNew, kBytes, 0));
+        drain();
+        release(block);
+    };
+    Byte* block = allocate_on(reader);
+    busy(block);
+    control::fail("cuEventCreate", 1, CUDA_ERROR_OUT_OF_MEMORY); // a fence takes its place
+    free_on(reader, block);
+    overwrite(allocate_on(writer));
+
+    block = allocate_on(reader);
+    busy(block);
+    control::fail("cuEventRecord", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    ORDER_REQUIRE(cudaFreeAsync(block, reader) == cudaErrorMemoryAllocation, kCallFailed);
+    (void)cudaGetLastError();
+    ORDER_CHECK(read_late(reader, block, out, kBytes, kLateNs)); // still the program's
+    free_on(reader, block);
+    control::fail("cuEventQuery", 1, CUDA_ERROR_OUT_OF_MEMORY, 3);
+    overwrite(allocate_on(writer));
+
+    block = allocate();
+    busy(block);
+    release(block);
+    control::fail("cuStreamWaitEvent", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    overwrite(allocate_on(writer));
+
+    control::fail("cuStreamGetId", 1, CUDA_ERROR_INVALID_VALUE); // then the driver serves it
+    const std::uint64_t before = driver_calls();
+    const cudaStream_t unknown = make_stream();
+    block = allocate_on(unknown);
+    ORDER_REQUIRE(driver_calls() != before, kNotServed);
+    free_on(unknown, block);
+    drain();
+}
+
+/// Beside an open capture the driver serves, and what is freed is set aside until it has ended.
+void beside_capture() {
+    const cudaStream_t reader = make_stream();
+    const cudaStream_t writer = make_stream();
+    const cudaStream_t captured = make_stream();
+    Byte* const out = allocate();
+    Byte* const block = allocate_on(reader);
+    ORDER_CHECK(read_late(reader, block, out, kBytes, kLateNs));
+    ORDER_CHECK(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+    free_on(reader, block);
+    const std::uint64_t before = driver_calls();
+    Byte* const inside = allocate_on(writer);
+    ORDER_REQUIRE(driver_calls() != before, kNotServed);
+    ORDER_CHECK(fill(writer, inside, kNew, kBytes, 0));
+    cudaGraph_t graph = nullptr;
+    if (cudaStreamEndCapture(captured, &graph) != cudaSuccess) {
+        stop(kCaptureBroken, "the capture is valid", __LINE__);
+    }
+    Byte* const next = allocate_on(writer);
+    ORDER_CHECK(fill(writer, next, kNew, kBytes, 0));
+    free_on(writer, inside);
+    drain();
+    ORDER_REQUIRE(next == block || allocate_on(writer) == block, kNotReused);
+}
+
+/// What is left under the number of a stream that is gone serves everybody, once it is done.
+void stream_is_gone() {
+    const cudaStream_t first = make_stream();
+    Byte* const out = allocate();
+    Byte* const block = freed_behind_reader(first, out);
+    ORDER_CHECK(cudaStreamDestroy(first));
+    drain();
+    ORDER_REQUIRE(allocate() == block, kNotReused);
+}
+
 constexpr Case kCases[] = {
     {"stream_event_plain", plain_after_stream},
     {"stream_event", stream_after_stream},
@@ -267,6 +347,9 @@ constexpr Case kCases[] = {
     {"async_matrix", all_ways},
     {"async_threads", async_among_threads},
     {"async_plain_free", plain_free_of_async},
+    {"async_failures", failures},
+    {"async_beside_capture", beside_capture},
+    {"async_stream_gone", stream_is_gone},
 };
 
 } // namespace

@@ -67,5 +67,6 @@ std::span<const Case> context_cases();
 std::span<const Case> hang_cases();
 std::span<const Case> ordered_cases();
 std::span<const Case> async_cases();
+std::span<const Case> mempool_cases();
 
 } // namespace order

@@ -89,6 +89,22 @@ void free_async(bool expect_reuse) {
     if (expect_reuse && next != block) ORDER_REQUIRE(allocate() == block, kNotReused);
 }
 
+/// An allocation in the order of another stream does not wait for that free either.
+void malloc_async() {
+    const cudaStream_t held = make_stream();
+    const cudaStream_t other = make_stream();
+    const Flag flag;
+    Byte* const block = allocate();
+    drain();
+    flag.await(held);
+    ORDER_CHECK(cudaFreeAsync(block, held));
+    void* next = nullptr;
+    ORDER_CHECK(cudaMallocAsync(&next, kBytes, other));
+    ORDER_CHECK(fill(other, static_cast<Byte*>(next), kNew, kBytes, 0));
+    ORDER_CHECK(cudaMemsetAsync(flag.host, 1, 1, other));
+    drain();
+}
+
 /// The same with one created stream, and a block in limbo that was freed before the kernel came:
 /// only that block's own fence may be waited for, not the younger one of the cudaFreeAsync.
 void free_async_one_stream() {
@@ -215,6 +231,7 @@ void handshake() {
 constexpr Case kCases[] = {
     {"finished_only", [] { free_async(true); }},
     {"hang_free_async", [] { free_async(false); }},
+    {"hang_malloc_async", malloc_async},
     {"hang_write_value_again", write_value_again},
     {"limit_write_value_first", write_value_first},
     {"hang_free_async_one_stream", free_async_one_stream},
