@@ -11,11 +11,12 @@ namespace cachealloc::shim {
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     Process* const state = process();
     const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
-    if (state != nullptr) state->contexts.enter_finished_everywhere(true);
-    if (owned.segment == nullptr) return real.cuIpcGetMemHandle(handle, pointer);
-    if (owned.live == nullptr || owned.live->asynchronous.load(std::memory_order_relaxed)) {
+    if (owned.live != nullptr && owned.live->asynchronous.load(std::memory_order_relaxed)) {
         return real.cuIpcGetMemHandle(handle, kNowhere); // natively refused as well
     }
+    if (state != nullptr) state->contexts.enter_finished_everywhere(true);
+    if (owned.segment == nullptr) return real.cuIpcGetMemHandle(handle, pointer);
+    if (owned.live == nullptr) return real.cuIpcGetMemHandle(handle, kNowhere);
     if (owned.live->address != owned.segment->base) {
         log_once(
             "ipc-interior", LogLevel::error,

@@ -59,8 +59,8 @@ def bench_pair(harness, rounds):
     for _ in range(rounds):
         for kind, program in kinds:
             for mode in ("native", "async"):
-                # The peers do not go through the shim: measured once, in the native process.
-                arguments = ["--peers"] if mode == "native" else []
+                # CUB does not go through the shim: measured once, in the native process.
+                arguments = ["--peers"] if mode == "native" else ["--async"]
                 run = harness.run([program, *arguments], mode, timeout=60)
                 for line in json_lines(run):
                     cells = samples.setdefault((kind, line["what"], mode), {})
@@ -70,7 +70,9 @@ def bench_pair(harness, rounds):
     rows = []
     for kind, _ in kinds:
         ours, native = samples[kind, "cudaMalloc", "async"], samples[kind, "cudaMalloc", "native"]
-        peers = [samples[kind, what, "native"] for what in ("cudaMallocAsync", "cub::Caching")]
+        peers = [samples[kind, what, mode] for what, mode in
+                 (("cudaMallocAsync", "async"), ("cudaMallocAsync", "native"),
+                  ("cub::Caching", "native"))]
         for (size, threads), values in ours.items():
             key = (size, threads)
             ratio = [a / b for a, b in zip(values, native[key])]
@@ -78,7 +80,7 @@ def bench_pair(harness, rounds):
                          f"{median(native[key]):.1f}", f"{median(ratio):.4f}",
                          *(spread(peer[key], "{:.2f}") for peer in peers)])
     header = ["libcudart", "size", "threads", "shim us", "native us", "shim/native",
-              "cudaMallocAsync us", "cub::Caching us"]
+              "cudaMallocAsync + shim us", "cudaMallocAsync us", "cub::Caching us"]
     lines = [f"allocate + free pair, us per pair and thread; CACHEALLOC_CONF={MODES['async']}; "
              f"median (lowest..highest) of {rounds} interleaved rounds"]
     lines += [f"  {kind} libcudart: {note}" for kind, note in notes.items()]

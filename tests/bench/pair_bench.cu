@@ -130,17 +130,21 @@ void cell(std::size_t bytes, unsigned threads, std::chrono::nanoseconds budget) 
 
 } // namespace
 
-// pair_bench [--peers] [--budget-ms N]
+// pair_bench [--peers | --async] [--budget-ms N]; --async: cudaMallocAsync as well, which the shim
+// serves too
 int main(int argc, char** argv) {
     bool peers = false;
+    bool stream_ordered = false;
     long budget_ms = 20;
     for (int i = 1; i < argc; ++i) {
         if (std::strcmp(argv[i], "--peers") == 0) {
             peers = true;
+        } else if (std::strcmp(argv[i], "--async") == 0) {
+            stream_ordered = true;
         } else if (std::strcmp(argv[i], "--budget-ms") == 0 && i + 1 < argc) {
             budget_ms = std::strtol(argv[++i], nullptr, 10);
         } else {
-            std::fprintf(stderr, "usage: %s [--peers] [--budget-ms N]\n", argv[0]);
+            std::fprintf(stderr, "usage: %s [--peers | --async] [--budget-ms N]\n", argv[0]);
             return 2;
         }
     }
@@ -162,9 +166,7 @@ int main(int argc, char** argv) {
             cell<Way>(sizes[0], threads, budget);
     };
     all(Plain{});
-    if (peers) {
-        all(StreamOrdered{});
-        all(Cub{});
-    }
+    if (peers || stream_ordered) all(StreamOrdered{});
+    if (peers) all(Cub{});
     return 0;
 }

@@ -79,6 +79,102 @@ TEST_CASE("cudaFree of a cudaMallocAsync pointer", "[async]") {
     cudaGetLastError();
 }
 
+TEST_CASE("attributes of a cudaMallocAsync pointer", "[async]") {
+    Device device;
+    Stream stream;
+    void* memory = nullptr;
+    REQUIRE(cudaMallocAsync(&memory, 3 * kMiB, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    void* const plain = allocate(3 * kMiB);
+    CUmemoryPool of = nullptr;
+    CUmemoryPool expected = nullptr;
+    CHECK(cuDeviceGetDefaultMemPool(&expected, 0) == CUDA_SUCCESS);
+    CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                address(plus(memory, 12345))) == CUDA_SUCCESS);
+    CHECK(of == expected);
+    int capable = 1;
+    CHECK(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                address(memory)) == CUDA_SUCCESS);
+    CHECK(capable == 0);
+    cudaIpcMemHandle_t handle{};
+    CHECK_FAILS(cudaIpcGetMemHandle(&handle, memory), cudaErrorInvalidValue);
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                        CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
+    void* values[] = {&of, &capable};
+    of = nullptr;
+    CHECK(cuPointerGetAttributes(2, attributes, values, address(memory)) == CUDA_SUCCESS);
+    CHECK(of == expected);
+    CHECK(capable == 0);
+    CHECK(cuPointerGetAttributes(2, attributes, values, address(plain)) == CUDA_SUCCESS);
+    CHECK(of == nullptr);
+    CUdeviceptr base = 0;
+    std::size_t size = 0;
+    CHECK(cuMemGetAddressRange(&base, &size, address(plus(memory, 777))) == CUDA_SUCCESS);
+    CHECK(base == address(memory));
+    CHECK(size == 3 * kMiB);
+    CHECK(cudaFreeAsync(memory, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(cudaFree(plain) == cudaSuccess);
+}
+
+TEST_CASE("the default memory pool's figures", "[async]") {
+    Device device;
+    Stream stream;
+    cudaMemPool_t pool = nullptr;
+    REQUIRE(cudaDeviceGetDefaultMemPool(&pool, 0) == cudaSuccess);
+    const auto figure = [pool](cudaMemPoolAttr which) {
+        cuuint64_t value = 0;
+        CHECK(cudaMemPoolGetAttribute(pool, which, &value) == cudaSuccess);
+        return value;
+    };
+    cuuint64_t zero = 0;
+    CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero) == cudaSuccess);
+    const cuuint64_t used = figure(cudaMemPoolAttrUsedMemCurrent);
+    void* memory = nullptr;
+    REQUIRE(cudaMallocAsync(&memory, 5 * kMiB, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(figure(cudaMemPoolAttrUsedMemCurrent) == used + 5 * kMiB);
+    CHECK(figure(cudaMemPoolAttrReservedMemCurrent) >= used + 5 * kMiB);
+    CHECK(cudaFreeAsync(memory, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    CHECK(figure(cudaMemPoolAttrUsedMemCurrent) == used);
+    CHECK(figure(cudaMemPoolAttrUsedMemHigh) >= used + 5 * kMiB);
+    CHECK(figure(cudaMemPoolAttrReservedMemHigh) >= used + 5 * kMiB);
+    CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero) == cudaSuccess);
+    CHECK(figure(cudaMemPoolAttrUsedMemHigh) == used);
+    cuuint64_t one = 1;
+    CHECK_FAILS(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &one),
+                cudaErrorInvalidValue);
+    const cuuint64_t reserved = figure(cudaMemPoolAttrReservedMemCurrent);
+    CHECK(cudaMemPoolTrimTo(pool, 0) == cudaSuccess);
+    CHECK(figure(cudaMemPoolAttrReservedMemCurrent) <= reserved);
+}
+
+TEST_CASE("cudaMallocAsync on every kind of stream", "[async]") {
+    Device device;
+    Stream non_blocking;
+    cudaStream_t blocking = nullptr;
+    REQUIRE(cudaStreamCreate(&blocking) == cudaSuccess);
+    const std::size_t bytes = GENERATE(as<std::size_t>{}, 1000, 2 * kMiB);
+    unsigned char value = 0;
+    for (const cudaStream_t stream :
+         {static_cast<cudaStream_t>(non_blocking), blocking, cudaStream_t{nullptr},
+          cudaStreamLegacy, cudaStreamPerThread}) {
+        for (int round = 0; round < 3; ++round) {
+            void* memory = nullptr;
+            REQUIRE(cudaMallocAsync(&memory, bytes, stream) == cudaSuccess);
+            CHECK(cudaMemsetAsync(memory, ++value, bytes, stream) == cudaSuccess);
+            unsigned char last = 0;
+            CHECK(cudaMemcpyAsync(&last, plus(memory, bytes - 1), 1, cudaMemcpyDeviceToHost,
+                                  stream) == cudaSuccess);
+            CHECK(cudaFreeAsync(memory, stream) == cudaSuccess);
+            REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+            CHECK(last == value);
+        }
+    }
+    CHECK(cudaStreamDestroy(blocking) == cudaSuccess);
+}
+
 TEST_CASE("both kinds of allocation mixed", "[async]") {
     Device device;
     Stream stream;
