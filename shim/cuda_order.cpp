@@ -89,11 +89,11 @@ CUstream stream_of(StreamHandle handle) {
     return reinterpret_cast<CUstream>(handle);
 }
 
-// A stream that is not valid here is no fault of the context.
+// The stream was valid just before. Should it not go together with our event all the same, that is
+// no fault of the context, and there are other ways.
 OrderResult translate_on_stream(CUresult result) {
-    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
-        result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
-        return {OrderStatus::failed, static_cast<int>(result)};
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT) {
+        return {OrderStatus::refused, static_cast<int>(result)};
     }
     return translate(result);
 }

@@ -48,6 +48,30 @@ DRIVER_EXPORT int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
     return 0;
 }
 
+DRIVER_EXPORT int cuDeviceGetCount(int* count) {
+    *count = 1;
+    return 0;
+}
+DRIVER_EXPORT int cuDevicePrimaryCtxRetain(void** context, int) {
+    *context = reinterpret_cast<void*>(kContext);
+    return 0;
+}
+DRIVER_EXPORT int cuDeviceGetDefaultMemPool(void** pool, int) {
+    *pool = reinterpret_cast<void*>(kContext + 1);
+    return 0;
+}
+DRIVER_EXPORT int cuDeviceGetMemPool(void** pool, int) {
+    return cuDeviceGetDefaultMemPool(pool, 0);
+}
+DRIVER_EXPORT int cuMemPoolGetAttribute(void*, int, void* value) {
+    *static_cast<int*>(value) = 1;
+    return 0;
+}
+DRIVER_EXPORT int cuMemPoolGetAccess(int* flags, void*, void*) {
+    *flags = 0;
+    return 0;
+}
+
 DRIVER_EXPORT int cuCtxGetCurrent(void** context) {
     *context = reinterpret_cast<void*>(kContext);
     return 0;
@@ -121,6 +145,12 @@ DRIVER_EXPORT int cuMemAlloc_v2(std::uint64_t* pointer, std::size_t bytes) {
     return 0;
 }
 DRIVER_EXPORT int cuMemFree_v2(std::uint64_t) {
+    return 0;
+}
+DRIVER_EXPORT int cuMemAllocAsync(std::uint64_t* pointer, std::size_t bytes, void*) {
+    return cuMemAlloc_v2(pointer, bytes);
+}
+DRIVER_EXPORT int cuMemFreeAsync(std::uint64_t, void*) {
     return 0;
 }
 

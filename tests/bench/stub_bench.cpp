@@ -74,6 +74,11 @@ void calls(int count) {
     const auto allocate = look_up<int(std::uint64_t*, std::size_t)>("cuMemAlloc_v2");
     const auto free = look_up<int(std::uint64_t)>("cuMemFree_v2");
 
+    const auto allocate_on = look_up<int(std::uint64_t*, std::size_t, Stream)>("cuMemAllocAsync");
+    const auto free_on = look_up<int(std::uint64_t, Stream)>("cuMemFreeAsync");
+
+    void* primary = nullptr; // stream-ordered calls are served in a primary context
+    check(look_up<int(void**, int)>("cuDevicePrimaryCtxRetain")(&primary, 0), "retain");
     std::uint64_t address = 0;
     check(allocate(&address, 4096), "cuMemAlloc"); // a process that uses CUDA: it has a pool
     std::vector<Stream> streams(static_cast<std::size_t>(std::max(count, 1)));
@@ -104,6 +109,11 @@ void calls(int count) {
         std::uint64_t mine = 0;
         allocate(&mine, 4096);
         free(mine);
+    });
+    measure("cuMemAllocAsync + cuMemFreeAsync", streams, [&](Stream stream) {
+        std::uint64_t mine = 0;
+        allocate_on(&mine, 4096, stream);
+        free_on(mine, stream);
     });
     check(free(address), "cuMemFree");
 }

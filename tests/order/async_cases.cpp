@@ -286,6 +286,12 @@ void failures() {
     control::fail("cuEventQuery", 1, CUDA_ERROR_OUT_OF_MEMORY, 3);
     overwrite(allocate_on(writer));
 
+    block = allocate_on(reader);
+    busy(block);
+    control::fail("cuEventRecord", 1, CUDA_ERROR_INVALID_HANDLE); // no fault either: a fence
+    free_on(reader, block);
+    overwrite(allocate_on(writer));
+
     block = allocate();
     busy(block);
     release(block);
