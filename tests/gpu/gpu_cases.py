@@ -20,8 +20,8 @@ from graph_cases import all_captures  # noqa: E402
 from harness import SKIPPED, Harness, find_gpu  # noqa: E402
 from judge import (FAIL, NO_CACHE, PASS, SKIP, Outcome, app_case, churn_case, fail,  # noqa: E402
                    python_case, under_shim)
-from order_cases import (dependent_launch, late_reader, late_writers, late_writers_off,  # noqa: E402
-                         producers, replay)
+from order_cases import (dependent_launch, late_reader, late_writers,  # noqa: E402
+                         late_writers_native, late_writers_off, producers, replay)
 from pair_cases import all_reduce, two_devices  # noqa: E402
 
 
@@ -60,6 +60,7 @@ CASES = {
     "torch_own": ("python", "PyTorch training, its own cache",
                   python_case("torch", "torch_gpt.py")),
     "late_writers_rules_off": ("order", None, late_writers_off),
+    "late_writers_native": ("order", None, late_writers_native),
     "late_writers": ("order", None, late_writers("")),
     "late_writers_async": ("order", None, late_writers("free:async,")),
     "dependent_launch": ("order", None, dependent_launch),

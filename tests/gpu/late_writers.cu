@@ -10,7 +10,7 @@
 // stdout: one line per way of writing with what it corrupted; status 1 if anything was. stderr: how
 // often the freed address really came back (a case where it did not proves nothing), and how many
 // of those cases nothing but the allocator orders.
-//   --sizes turns|all (turns)   --largest BYTES (16777216)   --reader-us N (2500)   --mix N (all)
+//   --sizes turns|all (turns)   --largest BYTES (16777216)   --reader-us N (1500)   --mix N (all)
 #include "tests/gpu/late_ways.cuh"
 
 #include <algorithm>
@@ -55,7 +55,10 @@ struct Bench {
     cudaStream_t readers[4] = {}; // by kReaders; none is one of the writers'
     unsigned long long* wrong = nullptr;
     std::uint64_t wait_ns = 0;
-    std::size_t most_bytes = std::size_t{2} << 30; // of blocks passed over in one case
+    // Blocks that a case got before the wanted one stay allocated until the next size: soon the
+    // pool has no other block of the size to give than the one just freed.
+    std::vector<unsigned char*> plain_fillers;
+    std::vector<unsigned char*> ordered_fillers;
 
     explicit Bench(std::size_t largest) : tools(largest) {
         check(cudaStreamCreateWithFlags(&readers[0], cudaStreamNonBlocking), "cudaStreamCreate");
@@ -81,22 +84,35 @@ unsigned char* allocate(bool ordered, std::size_t bytes, cudaStream_t stream) {
     return block;
 }
 
-// Allocates until `wanted` comes back; the others are collected in `passed`. Returns the block to
-// write to: `wanted`, or the last one tried. The driver's own pools never hand a block of one kind
-// to a call of the other, so that few tries say enough where either call is a stream-ordered one.
+void release(bool ordered, unsigned char* block) {
+    check(ordered ? cudaFreeAsync(block, nullptr) : cudaFree(block), "free");
+}
+
+// Allocates until `wanted` comes back, while the reader still waits. Returns the block to write to:
+// `wanted`, or the last one tried. (The driver's own pools never hand a block of one kind to a call
+// of the other; its blocks are not kept.)
 unsigned char* allocate_until(const void* wanted, const Mix& mix, std::size_t bytes,
-                              cudaStream_t stream, std::size_t most_bytes,
-                              std::vector<unsigned char*>& passed) {
-    const std::size_t most = mix.free_ordered || mix.new_ordered ? 8 : 8192;
-    const std::size_t tries = std::clamp<std::size_t>(most_bytes / bytes, 1, most);
-    for (std::size_t i = 0; i < tries; ++i) {
+                              cudaStream_t stream, Bench& bench) {
+    std::vector<unsigned char*>& kept =
+        mix.new_ordered ? bench.ordered_fillers : bench.plain_fillers;
+    const std::size_t most = (std::size_t{1} << 30) / bytes;
+    const double end = app::now_s() + 0.6e-9 * static_cast<double>(bench.wait_ns);
+    for (;;) {
         unsigned char* block = allocate(mix.new_ordered, bytes, stream);
-        if (block == wanted) return block;
-        passed.push_back(block);
+        if (block == wanted || app::now_s() > end || kept.size() >= most) return block;
+        kept.push_back(block);
     }
-    unsigned char* last = passed.back();
-    passed.pop_back();
-    return last;
+}
+
+void release_fillers(Bench& bench) {
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    for (unsigned char* block : bench.plain_fillers)
+        release(false, block);
+    for (unsigned char* block : bench.ordered_fillers)
+        release(true, block);
+    bench.plain_fillers.clear();
+    bench.ordered_fillers.clear();
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 struct Result {
@@ -117,15 +133,14 @@ Result run(Bench& bench, const Operation& operation, Place writer, int reader, c
     read_late<<<64, 256, 0, read_on>>>(old_block, bytes, kBefore, bench.wait_ns, bench.wrong);
     check(cudaGetLastError(), "launch");
     check(mix.free_ordered ? cudaFreeAsync(old_block, read_on) : cudaFree(old_block), "free");
-    std::vector<unsigned char*> passed;
     unsigned char* again = nullptr;
     // A plain allocation comes before a fresh stream, so that the stream is younger than it.
     if (!mix.new_ordered) {
-        again = allocate_until(old_block, mix, bytes, nullptr, bench.most_bytes, passed);
+        again = allocate_until(old_block, mix, bytes, nullptr, bench);
     }
     at(bench.tools, writer, [&](cudaStream_t stream) {
         if (mix.new_ordered) {
-            again = allocate_until(old_block, mix, bytes, stream, bench.most_bytes, passed);
+            again = allocate_until(old_block, mix, bytes, stream, bench);
         }
         check(operation.write(bench.tools, again, bytes, stream), operation.name);
     });
@@ -139,10 +154,7 @@ Result run(Bench& bench, const Operation& operation, Place writer, int reader, c
     check(cudaMemcpy(wrong, bench.wrong, sizeof wrong, cudaMemcpyDeviceToHost), "cudaMemcpy");
     result.misread = wrong[0];
     result.lost = wrong[1];
-    passed.push_back(again);
-    for (unsigned char* block : passed) {
-        check(mix.new_ordered ? cudaFreeAsync(block, nullptr) : cudaFree(block), "free");
-    }
+    release(mix.new_ordered, again);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     return result;
 }
@@ -190,34 +202,35 @@ std::vector<Operation> available(const Bench& bench) {
     return found;
 }
 
-/// One way of writing: an operation at a place, against every reader, mix and wanted size.
-void run_way(Bench& bench, const Operation& operation, Place writer, int only_mix,
-             const std::vector<std::size_t>& sizes, bool all_sizes, int& turn,
-             Tally (&tallies)[kMixCount]) {
+/// One way of writing: an operation at a place; what came of it.
+struct Way {
+    Operation operation;
+    Place place;
     int cases = 0;
     int wrong = 0;
-    for (int reader = 0; reader < 4; ++reader) {
-        for (int m = 0; m < kMixCount; ++m) {
-            if (only_mix >= 0 && m != only_mix) continue;
-            ++turn; // 4 sizes against 5 mixes and 4 readers: every pair is met within a few ways
-            for (std::size_t s = 0; s < sizes.size(); ++s) {
-                if (!all_sizes && s != static_cast<std::size_t>(turn + reader) % sizes.size()) {
-                    continue;
-                }
-                const Result result = run(bench, operation, writer, reader, kMixes[m], sizes[s]);
-                const bool ordered = natively_ordered(kReaders[reader], writer);
-                count(tallies[m], ordered, result);
-                ++cases;
-                if (result.misread == 0 && result.lost == 0) continue;
-                if (++wrong > 3) continue; // the first ones say enough
-                std::printf("  reader %s, %s, %zu bytes: %llu misread, %llu lost\n",
-                            name_of(kReaders[reader]), kMixes[m].name, sizes[s], result.misread,
-                            result.lost);
-            }
+};
+
+std::vector<Way> all_ways(const Bench& bench) {
+    std::vector<Way> ways;
+    for (const Operation& operation : available(bench)) {
+        for (Place place : kWriters) {
+            if (place == Place::legacy && !operation.legacy_allowed) continue;
+            if (place != Place::legacy && !operation.on_stream) continue;
+            ways.push_back({operation, operation.on_stream ? place : Place::implicit});
         }
     }
-    std::printf("%-26s %-12s: %d cases, %d corrupted\n", operation.name, name_of(writer), cases,
-                wrong);
+    return ways;
+}
+
+void run_case(Bench& bench, Way& way, int reader, int mix, std::size_t bytes, Tally& tally) {
+    const Result result = run(bench, way.operation, way.place, reader, kMixes[mix], bytes);
+    count(tally, natively_ordered(kReaders[reader], way.place), result);
+    ++way.cases;
+    if (result.misread == 0 && result.lost == 0) return;
+    if (++way.wrong > 3) return; // the first ones say enough
+    std::printf("%s, %s, reader %s, %s, %zu bytes: %llu misread, %llu lost\n", way.operation.name,
+                name_of(way.place), name_of(kReaders[reader]), kMixes[mix].name, bytes,
+                result.misread, result.lost);
 }
 
 } // namespace
@@ -238,17 +251,28 @@ int main(int argc, char** argv) {
     for (std::size_t& size : sizes)
         size = std::min(size, largest);
     Bench bench(sizes.back());
-    bench.wait_ns = static_cast<std::uint64_t>(app::option(argc, argv, "--reader-us", 2500)) * 1000;
+    bench.wait_ns = static_cast<std::uint64_t>(app::option(argc, argv, "--reader-us", 1500)) * 1000;
 
     Tally tallies[kMixCount];
-    int turn = 0;
-    for (const Operation& operation : available(bench)) {
-        for (Place place : kWriters) {
-            if (place == Place::legacy && !operation.legacy_allowed) continue;
-            if (place != Place::legacy && !operation.on_stream) continue;
-            run_way(bench, operation, operation.on_stream ? place : Place::implicit, only_mix,
-                    sizes, all_sizes, turn, tallies);
+    std::vector<Way> ways = all_ways(bench);
+    for (int m = 0; m < kMixCount; ++m) {
+        if (only_mix >= 0 && only_mix != m) continue;
+        for (std::size_t s = 0; s < sizes.size(); ++s) {
+            // One of 4 sizes for each of 4 readers, another one for the next way and the next mix.
+            std::size_t turn = s + static_cast<std::size_t>(m);
+            for (Way& way : ways) {
+                ++turn;
+                for (std::size_t reader = 0; reader < 4; ++reader) {
+                    if (!all_sizes && (turn + reader) % sizes.size() != 0) continue;
+                    run_case(bench, way, static_cast<int>(reader), m, sizes[s], tallies[m]);
+                }
+            }
+            release_fillers(bench);
         }
+    }
+    for (const Way& way : ways) {
+        std::printf("%-26s %-12s: %d cases, %d corrupted\n", way.operation.name, name_of(way.place),
+                    way.cases, way.wrong);
     }
     int cases = 0;
     int corrupted = 0;
