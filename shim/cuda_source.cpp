@@ -18,7 +18,9 @@ CurrentContext::~CurrentContext() {
 }
 
 SourceResult CudaSource::allocate(std::uint64_t bytes) {
-    if (process_.total_order.holds() && unseen_submitters_present()) process_.total_order.leave();
+    if (process_.total_order.may_wait() && unseen_submitters_present()) {
+        process_.total_order.leave_to_unseen_work();
+    }
     if (foreign_writers_present()) {
         process_.total_order.leave(); // first: streams yet to come wait for what was unfenced
         owner_.pool.enter_finished(false);

@@ -24,6 +24,7 @@ bool blocking(unsigned int flags) {
 template <class Call>
 CUresult destroy(CUstream stream, Call call) {
     stream_is_ending();
+    if (Process* const state = process()) state->total_order.stream_ending(stream);
     const CUresult result = call(stream);
     if (result == CUDA_SUCCESS && process() != nullptr) Captures::destroyed(stream);
     return result;

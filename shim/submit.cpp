@@ -101,6 +101,7 @@ void before_submit(const SubmitCall& call) {
             state->total_order.per_thread_stream_used();
         }
     }
+    if ((watched & kWatchNewStreams) != 0) state->total_order.first_work(call.stream);
     if ((watched & kWatchUse) != 0 &&
         state->stream_use.submitted(
             is_per_thread(call.stream, call.per_thread_api) ? kStreamPerThread : call.stream)) {

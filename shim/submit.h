@@ -68,6 +68,7 @@ inline constexpr std::uint32_t kWatchPerThread = CACHEALLOC_WATCH_PER_THREAD;
 inline constexpr std::uint32_t kWatchUse = CACHEALLOC_WATCH_USE;
 inline constexpr std::uint32_t kWatchCount = CACHEALLOC_WATCH_COUNT;
 inline constexpr std::uint32_t kWatchHost = CACHEALLOC_WATCH_HOST;
+inline constexpr std::uint32_t kWatchNewStreams = CACHEALLOC_WATCH_NEW_STREAMS;
 inline constexpr std::uint32_t kWatchAllSubmits = CACHEALLOC_WATCH_ALL_SUBMITS;
 
 extern "C" std::atomic<std::uint32_t> cachealloc_submit_watch; // also read by submit_stubs.S

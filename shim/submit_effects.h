@@ -7,10 +7,11 @@
 #define CACHEALLOC_WATCH_COUNT 8        /* a test counts */
 #define CACHEALLOC_WATCH_HOST 16        /* what the host may see matters */
 #define CACHEALLOC_WATCH_ALL_SUBMITS 32 /* each submit matters */
+#define CACHEALLOC_WATCH_NEW_STREAMS 64 /* new streams get their first work */
 
 #define CACHEALLOC_EVERY_ROW                                                                       \
     (CACHEALLOC_WATCH_UNBOUND | CACHEALLOC_WATCH_PER_THREAD | CACHEALLOC_WATCH_USE |               \
-     CACHEALLOC_WATCH_COUNT | CACHEALLOC_WATCH_ALL_SUBMITS)
+     CACHEALLOC_WATCH_COUNT | CACHEALLOC_WATCH_ALL_SUBMITS | CACHEALLOC_WATCH_NEW_STREAMS)
 
 /* The bits that stop a row with this effect. */
 #define CACHEALLOC_STOPS_work CACHEALLOC_EVERY_ROW

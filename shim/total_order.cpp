@@ -1,10 +1,13 @@
 #include "shim/total_order.h"
 
+#include "shim/cuda_source.h"
 #include "shim/driver.h"
+#include "shim/foreign_writers.h"
 #include "shim/process.h"
 #include "shim/relaxed_capture.h"
 #include "shim/submit.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace cachealloc::shim {
@@ -16,14 +19,54 @@ thread_local bool t_per_thread_joined = false;
 void TotalOrder::stream_created(CUstream stream, bool blocking) {
     if (blocking && !any_blocking_.exchange(true, std::memory_order_acq_rel)) return;
     leave();
-    join(stream);
+    if (!pending_.load(std::memory_order_acquire)) return;
+    if (unseen_work_.load(std::memory_order_acquire) || unseen_submitters_present()) {
+        join(stream);
+        return;
+    }
+    const std::lock_guard lock(mutex_);
+    newcomers_.push_back(stream);
+    watch_submits(kWatchNewStreams);
+}
+
+void TotalOrder::first_work(CUstream stream) {
+    const std::lock_guard lock(mutex_);
+    if (!pending_.load(std::memory_order_acquire)) {
+        newcomers_.clear();
+    } else if (const auto found = std::find(newcomers_.begin(), newcomers_.end(), stream);
+               found != newcomers_.end() && join(stream)) {
+        newcomers_.erase(found);
+    }
+    if (newcomers_.empty()) unwatch_submits(kWatchNewStreams);
+}
+
+void TotalOrder::stream_ending(CUstream stream) {
+    if (holds()) {
+        const RelaxedCapture relaxed;
+        if (real.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) return;
+        leave();
+        CUcontext context = nullptr;
+        if (real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return;
+        const CurrentContext scope(context);
+        join(kStreamLegacy);
+        return;
+    }
+    if ((watched_submits() & kWatchNewStreams) == 0) return;
+    const std::lock_guard lock(mutex_);
+    std::erase(newcomers_, stream); // its handle may come back
 }
 
 void TotalOrder::per_thread_stream_used() {
     if (t_per_thread_joined) return;
     leave();
-    join(kStreamPerThread);
-    t_per_thread_joined = true;
+    t_per_thread_joined = join(kStreamPerThread);
+}
+
+void TotalOrder::leave_to_unseen_work() {
+    leave();
+    unseen_work_.store(true, std::memory_order_release);
+    const std::lock_guard lock(mutex_);
+    std::erase_if(newcomers_, [this](CUstream stream) { return join(stream); });
 }
 
 void TotalOrder::leave() {
@@ -48,16 +91,23 @@ void TotalOrder::leave() {
     left_.store(true, std::memory_order_release);
 }
 
-// Beside a capture of this or another thread as well: the stream is new to work, so it is in none.
-void TotalOrder::join(CUstream stream) {
-    if (!pending_.load(std::memory_order_acquire)) return;
+// Makes `stream` wait for the event, if there is still something to wait for. False while a capture
+// is open on it: what it captures runs where the graph is launched.
+bool TotalOrder::join(CUstream stream) {
+    if (!pending_.load(std::memory_order_acquire)) return true;
     const RelaxedCapture relaxed;
     if (real.cuEventQuery(event_) == CUDA_SUCCESS) {
         pending_.store(false, std::memory_order_release);
         unwatch_submits(kWatchPerThread);
-        return;
+        return true;
+    }
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+        status != CU_STREAM_CAPTURE_STATUS_NONE) {
+        return false;
     }
     if (rule_on(Rule::ordered_exit)) real.cuStreamWaitEvent(stream, event_, 0);
+    return true;
 }
 
 } // namespace cachealloc::shim

@@ -30,7 +30,7 @@ void keep_name(Name& kept, const char* name) {
 }
 
 void give_up_order() {
-    if (Process* const state = process()) state->total_order.leave();
+    if (Process* const state = process()) state->total_order.leave_to_unseen_work();
 }
 
 } // namespace

@@ -61,11 +61,27 @@ void exit_successor() {
     drain();
 }
 
-/// The per-thread stream by its handle. It is a blocking one, so the reader is not on the legacy
-/// stream.
-void exit_per_thread() {
-    Byte* const block = handed_out_unfenced(make_stream(cudaStreamDefault));
-    std::thread([&] { ORDER_CHECK(fill(cudaStreamPerThread, block, kNew, kBytes, 0)); }).join();
+/// The only stream is destroyed while its work runs; the legacy stream goes on. It may be that the
+/// work has ended by then, but nothing says so.
+void exit_destroyed() {
+    const cudaStream_t only = make_stream(cudaStreamDefault);
+    Byte* const block = handed_out_unfenced(only);
+    ORDER_CHECK(cudaStreamDestroy(only));
+    simcuda::control::advance_ns(2 * kLateNs);
+    ORDER_CHECK(cudaStreamDestroy(make_stream())); // the simulator forgets the first one
+    ORDER_CHECK(fill(kLegacy, block, kNew, kBytes, 0));
+    drain();
+}
+
+/// A new stream waits before its first work, not before: natively it is idle.
+void exit_query() {
+    Byte* const block = handed_out_unfenced(kLegacy);
+    const cudaStream_t first = make_stream();
+    const cudaStream_t second = make_stream();
+    ORDER_REQUIRE(cudaStreamQuery(first) == cudaSuccess, kCallFailed);
+    ORDER_CHECK(cudaStreamDestroy(first));
+    ORDER_CHECK(cudaStreamSynchronize(second));
+    ORDER_CHECK(fill(second, block, kNew, kBytes, 0));
     drain();
 }
 
@@ -78,6 +94,32 @@ void call_per_thread(const char* name, Arguments... arguments) {
     ORDER_CHECK(cuGetProcAddress(name, &function, 13000,
                                  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &found));
     ORDER_CHECK(reinterpret_cast<CUresult (*)(Arguments...)>(function)(arguments...));
+}
+
+/// A capture on the per-thread stream, which the event must not join.
+void exit_capture() {
+    Byte* const block = handed_out_unfenced(make_stream(cudaStreamDefault));
+    std::thread([&] {
+        ORDER_CHECK(cudaFree(nullptr)); // makes the context current
+        call_per_thread("cuStreamBeginCapture", CUstream{}, CU_STREAM_CAPTURE_MODE_RELAXED);
+        ORDER_REQUIRE(fill(cudaStreamPerThread, block, kNew, kBytes, 0) == cudaSuccess,
+                      kCaptureBroken);
+        cudaGraph_t graph = nullptr;
+        ORDER_REQUIRE(cudaStreamEndCapture(cudaStreamPerThread, &graph) == cudaSuccess,
+                      kCaptureBroken);
+        cudaGraphExec_t executable = nullptr;
+        ORDER_CHECK(cudaGraphInstantiate(&executable, graph, 0));
+        ORDER_CHECK(cudaGraphLaunch(executable, cudaStreamPerThread));
+    }).join();
+    drain();
+}
+
+/// The per-thread stream by its handle. It is a blocking one, so the reader is not on the legacy
+/// stream.
+void exit_per_thread() {
+    Byte* const block = handed_out_unfenced(make_stream(cudaStreamDefault));
+    std::thread([&] { ORDER_CHECK(fill(cudaStreamPerThread, block, kNew, kBytes, 0)); }).join();
+    drain();
 }
 
 void exit_ptsz() {
@@ -146,6 +188,9 @@ constexpr Case kCases[] = {
     {"ordered_exit_stream", exit_stream},
     {"ordered_exit_blocking", exit_blocking},
     {"ordered_exit_successor", exit_successor},
+    {"ordered_exit_destroyed", exit_destroyed},
+    {"ordered_exit_query", exit_query},
+    {"ordered_exit_capture", exit_capture},
     {"ordered_exit_per_thread", exit_per_thread},
     {"ordered_exit_ptsz", exit_ptsz},
     {"ordered_exit_ptds", exit_ptds},
