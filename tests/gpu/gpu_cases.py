@@ -33,7 +33,7 @@ def contract(harness):
     native = harness.run([program], "native", timeout=120)
     if not native.ok:
         return fail(f"natively: {native.why()} {native.out.strip()[-200:]}", native)
-    for mode in ("default", "sync", "async"):
+    for mode in ("default", "async"):
         run = harness.run([program], mode, timeout=120)
         wrong = under_shim(run)
         if wrong:
