@@ -5,6 +5,7 @@
 // Whether to order or to grow decides throughput (4-stream pipeline on an H200, items per second):
 // a barrier on every reuse 3,700, a host wait for the oldest of several blocks 10,700, native
 // 2,800.
+#include "core/choice.h"
 #include "core/device_pool.h"
 
 namespace cachealloc {
@@ -15,14 +16,12 @@ namespace {
 /// size gather in limbo up to this many bytes, while the tree can serve, and share one barrier.
 constexpr std::uint64_t kGatherBytes = kMiB;
 
-/// From this many younger fences on, waiting for the oldest keeps the device busy.
-constexpr std::uint64_t kYoungerFences = 3;
-
 } // namespace
 
 /// Only the program's own hint decides: wrong, it costs time, never safety.
 bool DevicePool::barrier_is_free() const {
-    return fences_.level() == OrderLevel::fenced && !fences_.order().several_streams();
+    return fences_.level() == OrderLevel::fenced && younger_fences() != 0 &&
+           !fences_.order().several_streams();
 }
 
 PoolResult DevicePool::allocate_special(const Request& request) {
@@ -154,10 +153,8 @@ Block* DevicePool::settle_and_find(const Request& request) {
         if (Block* const block = drain_and_find(request)) return block;
     }
     if (within_slack(request)) return flush_and_find(request);
-    if (request.bin != BinIndex::kNone && limbo_.head(request.bin).found) {
-        if (settle_oldest(request.bin)) {
-            if (Block* const block = drain_and_find(request)) return block;
-        }
+    if (request.bin != BinIndex::kNone && settle_oldest(request.bin)) {
+        if (Block* const block = drain_and_find(request)) return block;
     }
     if (Block* const block = flush_and_find(request)) return block;
     while (limbo_.head(Limbo::kAny).found && settle_oldest(Limbo::kAny)) {
@@ -179,7 +176,7 @@ bool DevicePool::settle_oldest(std::uint32_t bin) {
             count(slow_.barriers);
             return fences_.barrier_behind_all().done() && fences_.settled(head.stamp, true);
         }
-        if (fences_.younger_than(head.stamp) < kYoungerFences) {
+        if (fences_.younger_than(head.stamp) < younger_fences()) {
             count(slow_.barriers);
             return fences_.barrier(head.stamp).done();
         }

@@ -29,7 +29,10 @@ SourceResult CudaSource::allocate(std::uint64_t bytes) {
     CUdeviceptr address = 0;
     process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);
     const CUresult result = real.cuMemAlloc_v2(&address, bytes);
-    if (result == CUDA_SUCCESS) return {SourceStatus::done, address, 0};
+    if (result == CUDA_SUCCESS) {
+        owner_.order.make_events_ahead();
+        return {SourceStatus::done, address, 0};
+    }
     return {result == CUDA_ERROR_OUT_OF_MEMORY ? SourceStatus::out_of_memory : SourceStatus::failed,
             0, static_cast<int>(result)};
 }

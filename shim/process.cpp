@@ -1,5 +1,6 @@
 #include "shim/process.h"
 
+#include "core/choice.h"
 #include "shim/lifecycle.h"
 #include "shim/log.h"
 
@@ -45,6 +46,12 @@ void switch_rules_off() {
         bit <<= 1;
     }
 }
+
+// CACHEALLOC_TEST_YOUNGER_FENCES=N: another choice between a barrier and a wait of the host.
+void change_choice() {
+    const char* const text = getenv("CACHEALLOC_TEST_YOUNGER_FENCES");
+    if (text != nullptr) g_younger_fences = std::strtoull(text, nullptr, 10);
+}
 #endif
 
 void start() {
@@ -56,6 +63,7 @@ void start() {
     report_options(report, options);
 #ifdef CACHEALLOC_TEST_SWITCHES
     switch_rules_off();
+    change_choice();
 #endif
     Process* const made = new (g_storage) Process(options);
     watch_lifecycle(*made);

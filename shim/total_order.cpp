@@ -85,6 +85,7 @@ void TotalOrder::leave() {
         } else {
             context->order.synchronize(); // no event to be had
         }
+        context->order.make_events_ahead();
     }
     watch_submits(kWatchUse);
     if (event_ == nullptr) unwatch_submits(kWatchPerThread);

@@ -89,14 +89,20 @@ OrderStatus Fences::ask(std::uint64_t number) {
     return result.status;
 }
 
+/// The oldest first: while the device is busy it mostly has not finished, and then none has. The
+/// middle one besides, so that many finished ones take few polls, and past an event that cannot be
+/// asked.
 bool Fences::poll() {
     const std::uint64_t done = finished_.load(std::memory_order_acquire);
     const std::uint64_t now = clock_.load(std::memory_order_acquire);
     if (done >= now || lost() != 0) return false;
-    const std::uint64_t middle = done + (now - done + 1) / 2;
-    if (ask(middle) == OrderStatus::done) return true;
     const std::uint64_t oldest = first_recorded_above(done);
-    return oldest != 0 && oldest != middle && ask(oldest) == OrderStatus::done;
+    if (oldest == 0) return false;
+    const OrderStatus status = ask(oldest);
+    if (status == OrderStatus::pending) return false;
+    const std::uint64_t middle = done + (now - done + 1) / 2;
+    if (middle > oldest && ask(middle) == OrderStatus::done) return true;
+    return status == OrderStatus::done;
 }
 
 /// The oldest fence that covers `stamp`: waiting for a younger one would hold up more than needed.

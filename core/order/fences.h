@@ -41,6 +41,11 @@ class Fences {
     /// `order` must outlive this object.
     Fences(StreamOrder& order, OrderLevel level) : order_(order), level_(level) {}
 
+    /// Which event of the ring stands for a number.
+    static std::uint32_t event_of(std::uint64_t number) {
+        return static_cast<std::uint32_t>(number % kEvents);
+    }
+
     /// To be read on entry to a free, before anything else.
     Stamp stamp() const { return clock_.load(std::memory_order_seq_cst); }
 
@@ -130,9 +135,6 @@ class Fences {
     };
 
     Slot& slot(std::uint64_t number) { return slots_[number % kEvents]; }
-    static std::uint32_t event_of(std::uint64_t number) {
-        return static_cast<std::uint32_t>(number % kEvents);
-    }
     bool recorded(std::uint64_t number) const {
         return slots_[number % kEvents].number_and_ok.load(std::memory_order_acquire) ==
                (number << 1 | 1);

@@ -4,27 +4,26 @@
 // whatever writes it next behind that kernel: the kernel checks, late, that no word has changed.
 // Each round: fill p, launch the late reader of p on stream A, then three times free the block,
 // allocate one of the same size, and overwrite that on stream B.
+//
+//   --way malloc   cudaFree and cudaMalloc
+//         async    cudaFreeAsync and cudaMallocAsync, on stream B after it waits for A's event
+//         events   no memory at all: one context event recorded, asked for and waited for on the
+//                  device, which is what ordering costs in the driver
+//   --rounds N (8)   --wait-ms N (200)   --mib N (128)
 #include "tests/apps/app.h"
 #include "tests/simcuda/twin.h"
 
 #include <cuda_runtime.h>
 
 #include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <memory>
 
 namespace {
 
 constexpr unsigned kPattern = 0xA5A5A5A5u;
 constexpr int kPairs = 3; // fewer than three fences are younger than the oldest
-
-void check(cudaError_t status, const char* what) {
-    if (status == cudaSuccess) return;
-    std::fprintf(stderr, "late_launch: %s: %s\n", what, cudaGetErrorString(status));
-    std::exit(1);
-}
 
 } // namespace
 
@@ -63,13 +62,96 @@ double microseconds_since(std::chrono::steady_clock::time_point begin) {
         .count();
 }
 
+// What is timed: three pairs of the same kind in turn.
+class Way {
+  public:
+    virtual ~Way() = default;
+    // The reader of the block has just been launched on `reader`.
+    virtual void launched(cudaStream_t reader) { (void)reader; }
+    virtual void pair(void*& block, std::size_t bytes) = 0;
+};
+
+class Malloc final : public Way {
+  public:
+    void pair(void*& block, std::size_t bytes) override {
+        CUDA_CHECK(cudaFree(block));
+        CUDA_CHECK(cudaMalloc(&block, bytes));
+    }
+};
+
+class Async final : public Way {
+  public:
+    explicit Async(cudaStream_t stream) : stream_(stream) {
+        cudaMemPool_t pool = nullptr;
+        std::uint64_t keep = UINT64_MAX;
+        CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, 0));
+        CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+        CUDA_CHECK(cudaEventCreateWithFlags(&read_, cudaEventDisableTiming));
+    }
+    void launched(cudaStream_t reader) override {
+        CUDA_CHECK(cudaEventRecord(read_, reader));
+        CUDA_CHECK(cudaStreamWaitEvent(stream_, read_, 0));
+    }
+    void pair(void*& block, std::size_t bytes) override {
+        CUDA_CHECK(cudaFreeAsync(block, stream_));
+        CUDA_CHECK(cudaMallocAsync(&block, bytes, stream_));
+    }
+
+  private:
+    cudaStream_t stream_;
+    cudaEvent_t read_ = nullptr;
+};
+
+// The driver's functions, by name: no toolkit is needed to link.
+class Events final : public Way {
+  public:
+    Events() {
+        void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+        REQUIRE_TRUE(driver != nullptr);
+        look_up(driver, "cuCtxGetCurrent", current_);
+        look_up(driver, "cuCtxRecordEvent", record_);
+        look_up(driver, "cuEventQuery", query_);
+        look_up(driver, "cuCtxWaitEvent", wait_);
+        for (cudaEvent_t& event : events_)
+            CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    }
+    void pair(void*&, std::size_t) override {
+        cudaEvent_t const event = events_[next_++ % kEvents];
+        void* context = nullptr;
+        int status = current_(&context);
+        status |= record_(context, event);
+        const int answer = query_(event);
+        status |= answer == kNotReady ? 0 : answer;
+        status |= wait_(context, event);
+        REQUIRE_TRUE(status == 0);
+    }
+
+  private:
+    static constexpr int kNotReady = 600;
+    static constexpr int kEvents = 64;
+
+    template <class Function>
+    static void look_up(void* driver, const char* name, Function& function) {
+        function = reinterpret_cast<Function>(dlsym(driver, name));
+        REQUIRE_TRUE(function != nullptr);
+    }
+
+    int (*current_)(void**) = nullptr;
+    int (*record_)(void*, cudaEvent_t) = nullptr;
+    int (*query_)(cudaEvent_t) = nullptr;
+    int (*wait_)(void*, cudaEvent_t) = nullptr;
+    cudaEvent_t events_[kEvents] = {};
+    int next_ = 0;
+};
+
 } // namespace
 
-// late_launch [rounds [wait_ms [mib]]]
 int main(int argc, char** argv) {
-    const int rounds = argc > 1 ? std::atoi(argv[1]) : 6;
-    const std::uint64_t wait_ns = (argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 200) * 1000000;
-    const std::size_t bytes = (argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 128) << 20;
+    const char* const name = app::option(argc, argv, "--way", "malloc");
+    const int rounds = app::option(argc, argv, "--rounds", 8);
+    const std::uint64_t wait_ns =
+        static_cast<std::uint64_t>(app::option(argc, argv, "--wait-ms", 200)) * 1000000;
+    const std::size_t bytes = static_cast<std::size_t>(app::option(argc, argv, "--mib", 128)) << 20;
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
         std::puts("SKIP late_launch: no GPU");
@@ -77,44 +159,51 @@ int main(int argc, char** argv) {
     }
     cudaStream_t reader = nullptr;
     cudaStream_t writer = nullptr;
-    check(cudaStreamCreateWithFlags(&reader, cudaStreamNonBlocking), "cudaStreamCreate");
-    check(cudaStreamCreateWithFlags(&writer, cudaStreamNonBlocking), "cudaStreamCreate");
+    CUDA_CHECK(cudaStreamCreateWithFlags(&reader, cudaStreamNonBlocking));
+    CUDA_CHECK(cudaStreamCreateWithFlags(&writer, cudaStreamNonBlocking));
     unsigned long long* wrong = nullptr;
-    check(cudaMalloc(&wrong, sizeof *wrong), "cudaMalloc");
-    check(cudaMemset(wrong, 0, sizeof *wrong), "cudaMemset");
+    CUDA_CHECK(cudaMalloc(&wrong, sizeof *wrong));
+    CUDA_CHECK(cudaMemset(wrong, 0, sizeof *wrong));
+
+    Malloc plain;
+    std::unique_ptr<Way> other;
     void* block = nullptr;
-    check(cudaMalloc(&block, bytes), "cudaMalloc");
-    check(cudaDeviceSynchronize(), "set up");
+    if (std::strcmp(name, "async") == 0) {
+        other = std::make_unique<Async>(writer);
+        CUDA_CHECK(cudaMallocAsync(&block, bytes, writer));
+    } else {
+        if (std::strcmp(name, "events") == 0) other = std::make_unique<Events>();
+        CUDA_CHECK(cudaMalloc(&block, bytes));
+    }
+    Way& way = other ? *other : plain;
+    CUDA_CHECK(cudaDeviceSynchronize());
     // Loads the kernel, which would otherwise happen behind the first timed launch.
     late_reader<<<1, 32, 0, reader>>>(static_cast<unsigned*>(block), 0, 0, 0, wrong);
-    check(cudaDeviceSynchronize(), "warm up");
+    CUDA_CHECK(cudaDeviceSynchronize());
 
     // Round 0 is not reported: there the pool may still grow within its slack.
-    for (int round = 0; round < rounds; ++round) {
-        check(cudaMemset(block, static_cast<int>(kPattern & 0xff), bytes), "cudaMemset");
-        check(cudaDeviceSynchronize(), "fill");
-        const void* read = block;
+    for (int round = 0; round <= rounds; ++round) {
+        CUDA_CHECK(cudaMemset(block, static_cast<int>(kPattern & 0xff), bytes));
+        CUDA_CHECK(cudaDeviceSynchronize());
         late_reader<<<132, 256, 0, reader>>>(static_cast<unsigned*>(block),
                                              bytes / sizeof(unsigned), kPattern, wait_ns, wrong);
-        check(cudaGetLastError(), "launch");
+        CUDA_CHECK_LAUNCH();
+        way.launched(reader);
         double spent[kPairs];
-        int same = 0;
         for (int i = 0; i < kPairs; ++i) {
             const auto begin = std::chrono::steady_clock::now();
-            check(cudaFree(block), "cudaFree");
-            check(cudaMalloc(&block, bytes), "cudaMalloc");
+            way.pair(block, bytes);
             spent[i] = microseconds_since(begin);
-            if (block == read) ++same;
-            check(cudaMemsetAsync(block, i, bytes, writer), "cudaMemsetAsync");
+            CUDA_CHECK(cudaMemsetAsync(block, i, bytes, writer));
         }
-        check(cudaDeviceSynchronize(), "drain");
+        CUDA_CHECK(cudaDeviceSynchronize());
         if (round > 0) {
-            std::printf("{\"what\": \"late\", \"us\": [%.2f, %.2f, %.2f], \"reused\": %d}\n",
-                        spent[0], spent[1], spent[2], same);
+            std::printf("{\"what\": \"late\", \"us\": [%.2f, %.2f, %.2f]}\n", spent[0], spent[1],
+                        spent[2]);
         }
     }
     unsigned long long bad = 0;
-    check(cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    CUDA_CHECK(cudaMemcpy(&bad, wrong, sizeof bad, cudaMemcpyDeviceToHost));
     std::printf("{\"what\": \"late_end\", \"bytes\": %zu, \"wrong\": %llu}\n", bytes, bad);
     return bad == 0 ? 0 : 1;
 }
