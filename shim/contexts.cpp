@@ -68,14 +68,24 @@ ContextPool* Contexts::primary_of(CUdevice device) {
 }
 
 CUcontext Contexts::owner_of(CUcontext context) {
-    for (const Green& green : greens_) {
+    const bool known = std::any_of(alive_.begin(), alive_.end(),
+                                   [&](const Alive& alive) { return alive.handle == context; });
+    if (known) return context;
+    for (Green& green : greens_) {
+        // A stream of a green context may be met before the program has converted it.
+        if (green.converted == nullptr) real.cuCtxFromGreenCtx(&green.converted, green.green);
         if (green.converted != context) continue;
-        CUcontext primary = nullptr; // alive as long as the green context is
-        if (real.cuDevicePrimaryCtxRetain(&primary, green.device) != CUDA_SUCCESS) break;
-        real.cuDevicePrimaryCtxRelease_v2(green.device);
-        return primary;
+        const CUcontext primary = primary_handle(green.device);
+        return primary == nullptr ? context : primary;
     }
     return context;
+}
+
+CUcontext Contexts::primary_handle(CUdevice device) const {
+    for (const Alive& alive : alive_) {
+        if (alive.primary && alive.device == device) return alive.handle;
+    }
+    return nullptr;
 }
 
 OrderLevel Contexts::starting_level() const {
@@ -130,7 +140,12 @@ void Contexts::born(CUcontext context, CUdevice device, bool primary) {
     if (several) enter_finished_everywhere(true);
 }
 
-void Contexts::note_green_device(CUgreenCtx green, CUdevice device) {
+void Contexts::note_green(CUgreenCtx green, CUdevice device) {
+    CUcontext primary = nullptr; // alive as long as the green context is
+    if (real.cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS) {
+        real.cuDevicePrimaryCtxRelease_v2(device);
+        born(primary, device, true);
+    }
     const std::lock_guard lock(mutex_);
     greens_.push_back({green, device, nullptr});
 }
@@ -143,15 +158,33 @@ void Contexts::note_converted(CUcontext converted, CUgreenCtx green) {
     generation_.fetch_add(1, std::memory_order_acq_rel);
 }
 
+CUcontext Contexts::forget_green(CUgreenCtx green) {
+    const std::lock_guard lock(mutex_);
+    CUcontext converted = nullptr;
+    std::erase_if(greens_, [&](const Green& known) {
+        if (known.green != green) return false;
+        converted = known.converted;
+        return true;
+    });
+    generation_.fetch_add(1, std::memory_order_acq_rel); // the handles may come back
+    return converted;
+}
+
+bool Contexts::device_of(CUgreenCtx green, CUdevice* device) {
+    const std::lock_guard lock(mutex_);
+    for (const Green& known : greens_) {
+        if (known.green != green) continue;
+        *device = known.device;
+        return true;
+    }
+    return false;
+}
+
 std::vector<ContextPool*> Contexts::ending(CUcontext context, CUdevice device) {
     process_.contexts_ending.fetch_add(1, std::memory_order_seq_cst);
     std::vector<ContextPool*> pools;
     const std::lock_guard lock(mutex_);
-    if (context == nullptr) {
-        for (const Alive& alive : alive_) {
-            if (alive.primary && alive.device == device) context = alive.handle;
-        }
-    }
+    if (context == nullptr) context = primary_handle(device);
     for (ContextPool* const pool : pools_) {
         if (pool->gone || pool->handle != context) continue;
         pool->pool.kill();
@@ -160,20 +193,32 @@ std::vector<ContextPool*> Contexts::ending(CUcontext context, CUdevice device) {
     return pools;
 }
 
-void Contexts::ended(const std::vector<ContextPool*>& pools, CUcontext context, CUdevice device) {
+std::vector<CUcontext> Contexts::ended(const std::vector<ContextPool*>& pools, CUcontext context,
+                                       CUdevice device) {
+    std::vector<CUcontext> gone;
     {
         const std::lock_guard lock(mutex_);
         for (ContextPool* const pool : pools) {
             pool->gone = true;
             pool->pool.bury();
         }
+        const bool primary = context == nullptr;
+        if (primary) {
+            context = primary_handle(device);
+            std::erase_if(greens_, [&](const Green& green) {
+                if (green.device != device) return false;
+                if (green.converted != nullptr) gone.push_back(green.converted);
+                return true;
+            });
+        }
+        if (context != nullptr) gone.push_back(context);
         std::erase_if(alive_, [&](const Alive& alive) {
-            return context == nullptr ? alive.primary && alive.device == device
-                                      : alive.handle == context;
+            return primary ? alive.primary && alive.device == device : alive.handle == context;
         });
         generation_.fetch_add(1, std::memory_order_acq_rel);
     }
     process_.contexts_ending.fetch_sub(1, std::memory_order_seq_cst);
+    return gone;
 }
 
 void Contexts::survived(const std::vector<ContextPool*>& pools) {

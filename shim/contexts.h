@@ -74,14 +74,21 @@ class Contexts {
     // pool steps down to level `finished`.
     void born(CUcontext context, CUdevice device, bool primary);
 
-    // A green context was converted: it belongs to the primary context of `device`.
-    void note_green_device(CUgreenCtx green, CUdevice device);
+    // A green context was made, which retains the primary context of `device` and belongs to it;
+    // one was converted; one was destroyed: returns the context it had been converted to, null if
+    // it never was.
+    void note_green(CUgreenCtx green, CUdevice device);
     void note_converted(CUcontext converted, CUgreenCtx green);
+    CUcontext forget_green(CUgreenCtx green);
+    // The device of a green context; false if it is not known.
+    bool device_of(CUgreenCtx green, CUdevice* device);
 
     // The pools that a driver call is about to end: hidden at once, buried by ended(), shown again
-    // by survived(). Either must follow. `context` null: the primary context of `device`.
+    // by survived(). Either must follow. `context` null: the primary context of `device`. ended()
+    // returns the contexts that are gone: a primary's green ones go with it.
     std::vector<ContextPool*> ending(CUcontext context, CUdevice device);
-    void ended(const std::vector<ContextPool*>& pools, CUcontext context, CUdevice device);
+    std::vector<CUcontext> ended(const std::vector<ContextPool*>& pools, CUcontext context,
+                                 CUdevice device);
     void survived(const std::vector<ContextPool*>& pools);
 
     // Every pool steps down to level `finished` (DevicePool::enter_finished()), those yet to come
@@ -103,6 +110,7 @@ class Contexts {
     ContextPool* look_up(CUcontext context);
     ContextPool* make(CUcontext context, unsigned long long id);
     CUcontext owner_of(CUcontext context);
+    CUcontext primary_handle(CUdevice device) const; // null if none is known
     OrderLevel starting_level() const;
 
     Process& process_;

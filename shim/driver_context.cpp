@@ -1,6 +1,7 @@
 // The life of contexts. Their pools are hidden before the driver is asked to end them, so that no
 // other thread meets an address of a dead context that the driver has already given to someone
 // else.
+#include "shim/captures.h"
 #include "shim/default_pools.h"
 #include "shim/driver.h"
 #include "shim/process.h"
@@ -16,6 +17,11 @@ CUresult created(CUresult result, const CUcontext* context, CUdevice device) {
     return result;
 }
 
+void gone(const std::vector<CUcontext>& contexts) {
+    for (const CUcontext context : contexts)
+        Captures::context_gone(context);
+}
+
 template <class Call>
 CUresult end_context(CUcontext context, Call call) {
     Process* const state = process();
@@ -23,7 +29,7 @@ CUresult end_context(CUcontext context, Call call) {
     const auto pools = state->contexts.ending(context, 0);
     const CUresult result = call();
     if (result == CUDA_SUCCESS) {
-        state->contexts.ended(pools, context, 0);
+        gone(state->contexts.ended(pools, context, 0));
     } else {
         state->contexts.survived(pools);
     }
@@ -42,7 +48,7 @@ CUresult end_primary(CUdevice device, bool always_ends, Call call) {
     const bool lives_on =
         real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
     if (result == CUDA_SUCCESS && (always_ends || !lives_on)) {
-        state->contexts.ended(pools, nullptr, device);
+        gone(state->contexts.ended(pools, nullptr, device));
     } else {
         state->contexts.survived(pools);
     }
@@ -121,8 +127,22 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc resources, C
                                unsigned int flags) {
     const CUresult result = real.cuGreenCtxCreate(green, resources, device, flags);
     Process* const state = process();
-    if (result == CUDA_SUCCESS && state != nullptr) {
-        state->contexts.note_green_device(*green, device);
+    if (result == CUDA_SUCCESS && state != nullptr) state->contexts.note_green(*green, device);
+    return result;
+}
+
+// It releases its primary context, and may be the last to do so.
+CUresult hook_cuGreenCtxDestroy(CUgreenCtx green) {
+    Process* const state = process();
+    CUdevice device = 0;
+    if (state == nullptr || !state->contexts.device_of(green, &device)) {
+        return real.cuGreenCtxDestroy(green);
+    }
+    const CUresult result =
+        end_primary(device, false, [&] { return real.cuGreenCtxDestroy(green); });
+    if (result == CUDA_SUCCESS) {
+        const CUcontext converted = state->contexts.forget_green(green);
+        if (converted != nullptr) Captures::context_gone(converted);
     }
     return result;
 }

@@ -26,6 +26,16 @@ bool may_overlap(const CUlaunchConfig& config) {
     return false;
 }
 
+// Whether the launch only becomes a node of a graph: those keep their edges as the program wants
+// them, since nothing is handed out to a graph while it runs.
+bool is_captured(const Process& state, CUstream stream, bool per_thread) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return state.capturing() &&
+           real.cuStreamIsCapturing(per_thread ? kStreamPerThread : stream, &status) ==
+               CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 // The launch without the permission, if it follows a hand-out on its stream.
 template <class Launch>
 CUresult launch_in_order(Process& state, const CUlaunchConfig& config, bool per_thread,
@@ -55,10 +65,10 @@ CUresult launch(Entry entry, const CUlaunchConfig* config, bool per_thread_api, 
     }
     if (config->numAttrs == 0 || !may_overlap(*config)) return call(config);
     Process* const state = process();
-    if (state == nullptr || state->capturing() || !rule_on(Rule::programmatic)) {
-        return call(config);
-    }
-    return launch_in_order(*state, *config, is_per_thread(config->hStream, per_thread_api), call);
+    if (state == nullptr || !rule_on(Rule::programmatic)) return call(config);
+    const bool per_thread = is_per_thread(config->hStream, per_thread_api);
+    if (is_captured(*state, config->hStream, per_thread)) return call(config);
+    return launch_in_order(*state, *config, per_thread, call);
 }
 
 } // namespace

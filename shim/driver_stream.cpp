@@ -26,7 +26,7 @@ CUresult destroy(CUstream stream, Call call) {
     stream_is_ending();
     if (Process* const state = process()) state->total_order.stream_ending(stream);
     const CUresult result = call(stream);
-    if (result == CUDA_SUCCESS && process() != nullptr) Captures::destroyed(stream);
+    if (result == CUDA_SUCCESS && process() != nullptr) Captures::stream_gone(stream);
     return result;
 }
 

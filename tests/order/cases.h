@@ -61,6 +61,7 @@ struct Case {
 };
 std::span<const Case> rule_cases();
 std::span<const Case> capture_cases();
+std::span<const Case> capture_end_cases();
 std::span<const Case> matrix_cases();
 std::span<const Case> thread_cases();
 std::span<const Case> context_cases();

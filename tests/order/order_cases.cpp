@@ -46,9 +46,9 @@ Byte* reuse(Byte* block, std::size_t bytes) {
 int main(int argc, char** argv) {
     const std::string_view wanted = argc > 1 ? argv[1] : "";
     for (const auto cases :
-         {order::rule_cases(), order::capture_cases(), order::matrix_cases(), order::thread_cases(),
-          order::context_cases(), order::hang_cases(), order::ordered_cases(), order::async_cases(),
-          order::mempool_cases()}) {
+         {order::rule_cases(), order::capture_cases(), order::capture_end_cases(),
+          order::matrix_cases(), order::thread_cases(), order::context_cases(), order::hang_cases(),
+          order::ordered_cases(), order::async_cases(), order::mempool_cases()}) {
         for (const order::Case& one : cases) {
             if (wanted.empty()) std::puts(one.name);
             if (wanted != one.name) continue;
