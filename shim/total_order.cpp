@@ -29,8 +29,10 @@ void TotalOrder::stream_created(CUstream stream, bool blocking) {
     watch_submits(kWatchNewStreams);
 }
 
+// Streams that never get any work must not keep everybody looking for it.
 void TotalOrder::first_work(CUstream stream) {
     const std::lock_guard lock(mutex_);
+    if (++looks_ % kLooksPerQuestion == 0) ask();
     if (!pending_.load(std::memory_order_acquire)) {
         newcomers_.clear();
     } else if (const auto found = std::find(newcomers_.begin(), newcomers_.end(), stream);
@@ -92,16 +94,21 @@ void TotalOrder::leave() {
     left_.store(true, std::memory_order_release);
 }
 
+// Whether the event has finished by now.
+void TotalOrder::ask() {
+    if (!pending_.load(std::memory_order_acquire)) return;
+    const RelaxedCapture relaxed;
+    if (real.cuEventQuery(event_) != CUDA_SUCCESS) return;
+    pending_.store(false, std::memory_order_release);
+    unwatch_submits(kWatchPerThread);
+}
+
 // Makes `stream` wait for the event, if there is still something to wait for. False while a capture
 // is open on it: what it captures runs where the graph is launched.
 bool TotalOrder::join(CUstream stream) {
+    ask();
     if (!pending_.load(std::memory_order_acquire)) return true;
     const RelaxedCapture relaxed;
-    if (real.cuEventQuery(event_) == CUDA_SUCCESS) {
-        pending_.store(false, std::memory_order_release);
-        unwatch_submits(kWatchPerThread);
-        return true;
-    }
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
         status != CU_STREAM_CAPTURE_STATUS_NONE) {

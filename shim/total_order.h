@@ -58,7 +58,10 @@ class TotalOrder {
     void leave_to_unseen_work();
 
   private:
+    static constexpr std::uint64_t kLooksPerQuestion = 64; // a query costs 0.4 us
+
     bool join(CUstream stream);
+    void ask();
 
     Process& process_;
     std::atomic<bool> broken_{false};
@@ -68,6 +71,7 @@ class TotalOrder {
     std::atomic<bool> unseen_work_{false};
     std::mutex mutex_;
     std::vector<CUstream> newcomers_; // have yet to wait for the event; under mutex_
+    std::uint64_t looks_ = 0;         // for first work; under mutex_
     CUevent event_ = nullptr;         // over all work until leave(); set before pending_
 };
 

@@ -154,8 +154,10 @@ def bench_core(harness, rounds):
     return lines + ["(aims: pair <= 60 ns with 1 thread, <= 250 ns with 8)"]
 
 
-STUB_WAYS = (("legacy stream, level ordered", 0), ("1 stream, level fenced", 1),
-             ("4 streams in turn, level fenced", 4))
+STUB_WAYS = (("legacy stream, level ordered", ("--streams", 0)),
+             ("1 stream, level fenced", ("--streams", 1)),
+             ("4 streams in turn, level fenced", ("--streams", 4)),
+             ("legacy stream beside 32 idle ones", ("--idle", 32)))
 
 
 def bench_stub(harness, rounds):
@@ -167,7 +169,7 @@ def bench_stub(harness, rounds):
     for _ in range(rounds):
         for _, streams in STUB_WAYS:
             for mode in ("native", "async"):
-                run = harness.run([program, "--streams", streams], mode)
+                run = harness.run([program, *streams], mode)
                 for line in json_lines(run):
                     samples.setdefault((streams, line["what"], mode), []).append(line["ns"])
         for mode, times in late.items():
@@ -175,7 +177,7 @@ def bench_stub(harness, rounds):
             times += [line["ns"] for line in json_lines(run)]
     rows = []
     for what in dict.fromkeys(key[1] for key in samples):
-        row = [what, f"{median(samples[0, what, 'native']):.1f}"]
+        row = [what, f"{median(samples[STUB_WAYS[0][1], what, 'native']):.1f}"]
         for _, streams in STUB_WAYS:
             added = [ours - native for ours, native in zip(samples[streams, what, "async"],
                                                            samples[streams, what, "native"])]

@@ -3,6 +3,7 @@
 //
 //   stub_bench [--streams N]   ns per call of what submits work, on N non-blocking streams in turn,
 //                              0: on the legacy stream; and of one cached pair
+//   stub_bench --idle N        the same on the legacy stream, beside N streams without any work
 //   stub_bench --late          ns of free + allocate in a process whose caches are cold, while the
 //                              device is busy: three pairs in turn, as late_launch does them
 #include <algorithm>
@@ -59,7 +60,7 @@ void measure(const char* what, const std::vector<Stream>& streams, Call call) {
     std::printf("{\"what\": \"%s\", \"ns\": %.2f}\n", what, best);
 }
 
-void calls(int count) {
+void calls(int count, int idle) {
     const auto create = look_up<int(Stream*, unsigned)>("cuStreamCreate");
     const auto launch = look_up<int(void*, unsigned, unsigned, unsigned, unsigned, unsigned,
                                     unsigned, unsigned, Stream, void**, void**)>("cuLaunchKernel");
@@ -84,6 +85,10 @@ void calls(int count) {
     std::vector<Stream> streams(static_cast<std::size_t>(std::max(count, 1)));
     for (int i = 0; i < count; ++i)
         check(create(&streams[static_cast<std::size_t>(i)], 1), "cuStreamCreate");
+    for (int i = 0; i < idle; ++i) {
+        Stream unused = nullptr;
+        check(create(&unused, 1), "cuStreamCreate");
+    }
 
     measure("cuLaunchKernel", streams,
             [&](Stream stream) { launch(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr); });
@@ -167,7 +172,9 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::strcmp(argv[1], "--late") == 0) {
         late();
     } else {
-        calls(argc > 2 && std::strcmp(argv[1], "--streams") == 0 ? std::atoi(argv[2]) : 0);
+        const int count = argc > 2 ? std::atoi(argv[2]) : 0;
+        const bool idle = argc > 2 && std::strcmp(argv[1], "--idle") == 0;
+        calls(idle ? 0 : count, idle ? count : 0);
     }
     return 0;
 }
