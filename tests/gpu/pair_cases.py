@@ -2,16 +2,19 @@
 first GPU alone.
 """
 
+import re
 import sys
 
-from harness import SKIPPED, gpu_count
+from harness import MODES, SKIPPED, gpu_count
 from judge import HERE, NO_CACHE, PASS, SKIP, Outcome, difference, fail, has_module, under_shim
+from order_cases import NO_SLACK
 
-MODES = ("default", "async")
+TIGHT = {"default": NO_SLACK, "async": f"free:async,{NO_SLACK}"}
 
 
-def on_both(harness, command, python=False, extra=None, timeout=60):
-    """Natively and under the shim, with all GPUs: the same output and status 0."""
+def on_both(harness, command, confs, python=False, extra=None, timeout=60):
+    """Natively and under the shim with each of the settings, with all GPUs: the same output and
+    status 0."""
     if gpu_count() < 2:
         return Outcome(SKIP, "fewer than two GPUs")
     keep = dict(timeout=timeout, python=python, extra=extra, all_gpus=True)
@@ -21,8 +24,8 @@ def on_both(harness, command, python=False, extra=None, timeout=60):
     if not native.ok:
         return fail(f"natively: {native.why()} {native.out[-300:]}", native)
     runs, times = [native], [f"native {native.seconds:.1f} s"]
-    for mode in MODES:
-        run = harness.run(command, mode, **keep)
+    for mode, conf in confs.items():
+        run = harness.run(command, mode, conf=conf, **keep)
         runs.append(run)
         wrong = under_shim(run)
         if wrong:
@@ -38,10 +41,18 @@ def two_devices(harness):
     program = harness.binary("gpu/two_devices")
     if program is None:
         return Outcome(SKIP, "not built: gpu/two_devices")
-    return on_both(harness, [program])
+    outcome = on_both(harness, [program], TIGHT)
+    if outcome.verdict == PASS:
+        off = harness.run([program], "async", conf=TIGHT["async"], testing=True, all_gpus=True,
+                          extra={"CACHEALLOC_TEST_DISABLE": "finished_level"})
+        seen = re.findall(r"(\d+) bytes wrong", off.out)[-1:]
+        outcome.note += f"; without the level `finished`: {''.join(seen) or '?'} bytes wrong"
+    return outcome
 
 
 def all_reduce(harness):
     if not has_module(harness, "torch"):
         return Outcome(SKIP, "no module torch")
-    return on_both(harness, [sys.executable, HERE / "torch_allreduce.py"], True, NO_CACHE, 100)
+    confs = {mode: MODES[mode] for mode in ("default", "async")}
+    command = [sys.executable, HERE / "torch_allreduce.py"]
+    return on_both(harness, command, confs, True, NO_CACHE, 100)
