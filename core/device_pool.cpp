@@ -143,7 +143,9 @@ PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, Th
     } else {
         (waits ? limbo_ : polled_).push(block);
     }
-    return {};
+    PoolResult freed;
+    freed.waited = finished;
+    return freed;
 }
 
 PoolResult DevicePool::set_aside(Block* block, DeviceAddress address) {

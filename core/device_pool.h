@@ -28,6 +28,7 @@ struct PoolResult {
     PoolStatus status = PoolStatus::done;
     DeviceAddress address = 0;
     int native = 0;
+    bool waited = false; ///< free(): the host has waited for all work before it
 };
 
 /// Whether the native counterpart of a free waits for the context's earlier work. Only such frees

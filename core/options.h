@@ -17,8 +17,9 @@
 
 namespace cachealloc {
 
-// Whether freeing memory waits for the work of its context, as the native call does.
-enum class FreeMode : std::uint8_t { sync, async };
+// Whether freeing memory waits for the work of its context, as the native call does. `automatic`
+// (spelled `auto` by the user) waits where the program may lean on it.
+enum class FreeMode : std::uint8_t { automatic, sync, async };
 
 // Who serves stream-ordered calls on a device's default pool.
 enum class AsyncMode : std::uint8_t { pool, driver };
@@ -47,7 +48,7 @@ struct Options {
     // The whole text was `off`: do nothing but pass calls on. All else keeps its default.
     bool off = false;
 
-    FreeMode free_mode = FreeMode::sync;
+    FreeMode free_mode = FreeMode::automatic;
     AsyncMode async_mode = AsyncMode::pool;
     OrderStart order = OrderStart::automatic;
     std::uint64_t slack_mb = 64;

@@ -67,8 +67,9 @@ constexpr Row boolean(std::string_view name, std::string_view meaning) {
 
 constexpr Row kTable[] = {
     choice<&Options::free_mode>(
-        "free", {"sync", "async"},
-        "Whether freeing waits for the work of its context, as it natively does (sync), or the "
+        "free", {"auto", "sync", "async"},
+        "Whether freeing waits for the work of its context, as it natively does: only where the "
+        "host may look at results that nothing else waits for (auto), always (sync) or never: the "
         "memory is only kept from reuse until that work is done (async)."),
     choice<&Options::async_mode>(
         "async", {"pool", "driver"},

@@ -185,6 +185,7 @@ std::vector<ContextPool*> Contexts::ending(CUcontext context, CUdevice device) {
     std::vector<ContextPool*> pools;
     const std::lock_guard lock(mutex_);
     if (context == nullptr) context = primary_handle(device);
+    process_.host_watch.visible.context_ends(context);
     for (ContextPool* const pool : pools_) {
         if (pool->gone || pool->handle != context) continue;
         pool->pool.kill();
@@ -212,6 +213,8 @@ std::vector<CUcontext> Contexts::ended(const std::vector<ContextPool*>& pools, C
             });
         }
         if (context != nullptr) gone.push_back(context);
+        for (const CUcontext ended : gone)
+            process_.host_watch.visible.context_ended(ended);
         std::erase_if(alive_, [&](const Alive& alive) {
             return primary ? alive.primary && alive.device == device : alive.handle == context;
         });

@@ -54,6 +54,12 @@ class Contexts {
     // Rises whenever a context ends.
     std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
+    // The context whose pool serves `context`: the primary one for a converted green context.
+    CUcontext pool_owner(CUcontext context) {
+        const std::lock_guard lock(mutex_);
+        return owner_of(context);
+    }
+
     // Calls visit(ContextPool&) for every pool whose context lives.
     template <class Visit>
     void for_each(Visit visit) {

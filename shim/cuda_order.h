@@ -27,6 +27,8 @@ class CudaOrder final : public StreamOrder {
     // Both outlive the order.
     CudaOrder(Process& process, ContextPool& owner) : process_(process), owner_(owner) {}
 
+    ContextPool& owner() const { return owner_; }
+
     OrderResult record(std::uint32_t event) override;
     OrderResult query(std::uint32_t event) override;
     OrderResult wait_on_device(std::uint32_t event) override;

@@ -39,9 +39,19 @@ struct CUDA_GRAPH_INSTANTIATE_PARAMS;
 struct CUexecAffinityParam;
 struct CUctxCreateParams;
 union CUstreamBatchMemOpParams;
+struct CUmemcpyAttributes;
+struct CUDA_MEMCPY3D_BATCH_OP;
+struct CUDA_MEMCPY2D_v1; // of 32-bit device addresses
+struct CUDA_MEMCPY3D_v1;
+struct CUgraphExecUpdateResultInfo;
+struct CUgraphNodeParams;
+enum CUgraphExecUpdateResult : unsigned;
 
 // A handle that another process opens. Its bytes belong to the driver.
 struct CUipcMemHandle {
+    char reserved[64];
+};
+struct CUipcEventHandle {
     char reserved[64];
 };
 
@@ -63,6 +73,66 @@ struct CUlaunchConfig {
     CUstream hStream;
     CUlaunchAttribute* attrs;
     unsigned int numAttrs;
+};
+
+enum CUresult : unsigned;
+using CUhostFn = void (*)(void* data);
+using CUstreamCallback = void (*)(CUstream stream, CUresult status, void* data);
+
+// One end of a copy, as far as the shim reads it.
+enum CUmemorytype : unsigned {
+    CU_MEMORYTYPE_HOST = 1,
+    CU_MEMORYTYPE_DEVICE = 2,
+    CU_MEMORYTYPE_ARRAY = 3,
+    CU_MEMORYTYPE_UNIFIED = 4,
+};
+struct CUDA_MEMCPY2D {
+    std::size_t srcXInBytes, srcY;
+    CUmemorytype srcMemoryType;
+    const void* srcHost;
+    CUdeviceptr srcDevice;
+    CUarray srcArray;
+    std::size_t srcPitch;
+    std::size_t dstXInBytes, dstY;
+    CUmemorytype dstMemoryType;
+    void* dstHost;
+    CUdeviceptr dstDevice;
+    CUarray dstArray;
+    std::size_t dstPitch;
+    std::size_t WidthInBytes, Height;
+};
+struct CUDA_MEMCPY3D {
+    std::size_t srcXInBytes, srcY, srcZ, srcLOD;
+    CUmemorytype srcMemoryType;
+    const void* srcHost;
+    CUdeviceptr srcDevice;
+    CUarray srcArray;
+    void* reserved0; // a context in CUDA_MEMCPY3D_PEER
+    std::size_t srcPitch, srcHeight;
+    std::size_t dstXInBytes, dstY, dstZ, dstLOD;
+    CUmemorytype dstMemoryType;
+    void* dstHost;
+    CUdeviceptr dstDevice;
+    CUarray dstArray;
+    void* reserved1; // likewise
+    std::size_t dstPitch, dstHeight;
+    std::size_t WidthInBytes, Height, Depth;
+};
+struct CUDA_MEMCPY3D_PEER : CUDA_MEMCPY3D {};
+
+enum CUgraphNodeType : unsigned {
+    CU_GRAPH_NODE_TYPE_KERNEL = 0,
+    CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+    CU_GRAPH_NODE_TYPE_MEMSET = 2,
+    CU_GRAPH_NODE_TYPE_HOST = 3,
+    CU_GRAPH_NODE_TYPE_GRAPH = 4,
+    CU_GRAPH_NODE_TYPE_EMPTY = 5,
+    CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
+    CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
+    CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL = 8,
+    CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT = 9,
+    CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
+    CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 };
 
 // The codes that the shim returns or looks at; any other value may come from the driver.

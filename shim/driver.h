@@ -37,7 +37,7 @@ class RealFunction<Result(Args...)> {
 // real.cuMemFree_v2(pointer) calls the driver: every HOOK and CALL row, under its exact name.
 struct RealDriver {
 #define PASS(name, kind, stream)
-#define SUBMIT(name, kind, stream, effect)
+#define SUBMIT(name, kind, stream)
 #define CALL(name, kind, stream, params) RealFunction<CUresult params> name;
 #define HOOK(name, kind, stream, params, args) RealFunction<CUresult params> name;
 #include "shim/entry_points.def"
@@ -52,7 +52,7 @@ extern RealDriver real;
 // What the application gets for each HOOK row; runs only when real.<name> is not null. Defined in
 // driver_*.cpp by subject; driver_passthrough.cpp has a weak definition of each.
 #define PASS(name, kind, stream)
-#define SUBMIT(name, kind, stream, effect)
+#define SUBMIT(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args) CUresult hook_##name params;
 #include "shim/entry_points.def"

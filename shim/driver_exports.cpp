@@ -14,7 +14,7 @@ namespace cachealloc::shim {
 
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params)
-#define SUBMIT(name, kind, stream, effect) extern "C" void name();
+#define SUBMIT(name, kind, stream) extern "C" void name();
 #define HOOK(name, kind, stream, params, args)                                                     \
     CACHEALLOC_EXPORT CUresult name params {                                                       \
         if (!real.name) [[unlikely]] {                                                             \
@@ -35,7 +35,7 @@ void* door_of(Hook hook) {
 #define HOOK(name, kind, stream, params, args)                                                     \
     case Hook::name:                                                                               \
         return reinterpret_cast<void*>(name);
-#define SUBMIT(name, kind, stream, effect) HOOK(name, kind, stream, (), ())
+#define SUBMIT(name, kind, stream) HOOK(name, kind, stream, (), ())
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL

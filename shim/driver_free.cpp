@@ -11,20 +11,34 @@ namespace cachealloc::shim {
 namespace {
 
 CUresult pass_free(Process* state, CUdeviceptr pointer) {
-    if (state != nullptr && pointer != 0) {
-        state->calls.free.fetch_add(1, std::memory_order_relaxed);
-        state->calls.passed.fetch_add(1, std::memory_order_relaxed);
+    if (state == nullptr || pointer == 0) return real.cuMemFree_v2(pointer);
+    state->calls.free.fetch_add(1, std::memory_order_relaxed);
+    state->calls.passed.fetch_add(1, std::memory_order_relaxed);
+    HostWatch& watch = state->host_watch;
+    const bool managed = watch.reachable.freeing(pointer);
+    const CUresult result = real.cuMemFree_v2(pointer);
+    if (result == CUDA_SUCCESS) {
+        watch.settle_idle(); // it has waited
+    } else if (managed) {
+        watch.reachable.not_freed(pointer);
     }
-    return real.cuMemFree_v2(pointer);
+    return result;
+}
+
+ContextPool& context_of(const Block& block) {
+    return static_cast<CudaOrder&>(block.segment->pool->fences().order()).owner();
 }
 
 // Beside an open capture. The real call on no address at all gives the native answer about the
 // capture (its check comes before the pointer's, measured) without touching memory.
-CUresult free_beside_capture(Block* block, CUdeviceptr pointer) {
+CUresult free_beside_capture(Process& state, Block* block, CUdeviceptr pointer) {
     const CUresult allowed = real.cuMemFree_v2(0);
     if (allowed != CUDA_SUCCESS) return allowed;
     if (block == nullptr) return bad_pointer();
-    return code_of(block->segment->pool->set_aside(block, pointer));
+    const ContextPool& context = context_of(*block);
+    const CUresult result = code_of(block->segment->pool->set_aside(block, pointer));
+    if (result == CUDA_SUCCESS) state.host_watch.wait_beside_capture(context);
+    return result;
 }
 
 } // namespace
@@ -35,11 +49,9 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
     bool ours = false;
     Block* const block = find_block(*state, pointer, ours);
     if (!ours) return pass_free(state, pointer);
-    if (state->capturing()) return free_beside_capture(block, pointer);
+    if (state->capturing()) return free_beside_capture(*state, block, pointer);
     if (block == nullptr) return bad_pointer();
-    const bool sync = state->options.free_mode == FreeMode::sync;
-    const FreeKind kind = sync ? FreeKind::waits_on_host : FreeKind::waits;
-    return code_of(block->segment->pool->free(block, pointer, kind));
+    return code_of(state->host_watch.free(context_of(*block), block, pointer));
 }
 
 } // namespace cachealloc::shim

@@ -59,10 +59,7 @@ CUresult launch_in_order(Process& state, const CUlaunchConfig& config, bool per_
 template <class Launch>
 CUresult launch(Entry entry, const CUlaunchConfig* config, bool per_thread_api, Launch call) {
     if (config == nullptr) return call(config);
-    if (!is_nothing_new(watched_submits() & CACHEALLOC_STOPS_work, config->hStream,
-                        per_thread_api)) {
-        before_submit({entry, Effect::work, per_thread_api, config->hStream, nullptr});
-    }
+    look_at_submit(entry, config->hStream, per_thread_api);
     if (config->numAttrs == 0 || !may_overlap(*config)) return call(config);
     Process* const state = process();
     if (state == nullptr || !rule_on(Rule::programmatic)) return call(config);

@@ -14,8 +14,6 @@ WITH_ROOM(cuMemAllocPitch_v2,
           (CUdeviceptr * pointer, std::size_t* pitch, std::size_t width, std::size_t height,
            unsigned int element),
           (pointer, pitch, width, height, element))
-WITH_ROOM(cuMemAllocManaged, (CUdeviceptr * pointer, std::size_t bytes, unsigned int flags),
-          (pointer, bytes, flags))
 WITH_ROOM(cuMemCreate,
           (CUmemGenericAllocationHandle * handle, std::size_t bytes,
            const CUmemAllocationProp* properties, unsigned long long flags),
@@ -28,15 +26,6 @@ WITH_ROOM(cuMipmappedArrayCreate,
           (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
            unsigned int levels),
           (array, descriptor, levels))
-WITH_ROOM(cuGraphInstantiateWithFlags,
-          (CUgraphExec * executable, CUgraph graph, unsigned long long flags),
-          (executable, graph, flags))
-WITH_ROOM(cuGraphInstantiateWithParams,
-          (CUgraphExec * executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params),
-          (executable, graph, params))
-WITH_ROOM(cuGraphInstantiateWithParams_ptsz,
-          (CUgraphExec * executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params),
-          (executable, graph, params))
 WITH_ROOM(cuModuleLoadData, (CUmodule * module, const void* image), (module, image))
 WITH_ROOM(cuModuleLoadDataEx,
           (CUmodule * module, const void* image, unsigned int count, CUjit_option* options,

@@ -5,7 +5,7 @@
 namespace cachealloc::shim {
 
 #define PASS(name, kind, stream)
-#define SUBMIT(name, kind, stream, effect)
+#define SUBMIT(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args)                                                     \
     __attribute__((weak)) CUresult hook_##name params {                                            \

@@ -24,9 +24,13 @@ bool blocking(unsigned int flags) {
 template <class Call>
 CUresult destroy(CUstream stream, Call call) {
     stream_is_ending();
-    if (Process* const state = process()) state->total_order.stream_ending(stream);
+    Process* const state = process();
+    if (state != nullptr) {
+        state->total_order.stream_ending(stream);
+        if (state->host_watch.any()) state->host_watch.visible.stream_ends(stream);
+    }
     const CUresult result = call(stream);
-    if (result == CUDA_SUCCESS && process() != nullptr) Captures::stream_gone(stream);
+    if (result == CUDA_SUCCESS && state != nullptr) Captures::stream_gone(stream);
     return result;
 }
 

@@ -14,7 +14,7 @@ void no_barriers_from_now_on(Entry entry, CUstream stream) {
     Process* const state = process();
     if (state == nullptr) return;
     state->contexts.enter_finished_everywhere(false);
-    before_submit({entry, Effect::work, has_per_thread_api(entry), stream, nullptr});
+    before_submit({entry, has_per_thread_api(entry), stream, nullptr});
 }
 
 } // namespace

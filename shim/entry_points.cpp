@@ -18,7 +18,7 @@ constexpr Row kRows[] = {
 #define PASS(name, kind, stream) {#name, Kind::kind, stream_##stream, false},
 #define CALL(name, kind, stream, params) {#name, Kind::kind, stream_##stream, false},
 #define HOOK(name, kind, stream, params, args) {#name, Kind::kind, stream_##stream, true},
-#define SUBMIT(name, kind, stream, effect) {#name, Kind::kind, stream_##stream, true},
+#define SUBMIT(name, kind, stream) {#name, Kind::kind, stream_##stream, true},
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL

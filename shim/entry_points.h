@@ -57,7 +57,7 @@ enum class Entry : std::uint16_t {
 #define PASS(name, kind, stream) name,
 #define CALL(name, kind, stream, params) name,
 #define HOOK(name, kind, stream, params, args) name,
-#define SUBMIT(name, kind, stream, effect) name,
+#define SUBMIT(name, kind, stream) name,
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
@@ -71,7 +71,7 @@ enum class Hook : std::uint16_t {
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args) name,
-#define SUBMIT(name, kind, stream, effect) name,
+#define SUBMIT(name, kind, stream) name,
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL

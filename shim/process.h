@@ -10,6 +10,7 @@
 #include "core/pool/address_map.h"
 #include "core/pool/block_arena.h"
 #include "shim/contexts.h"
+#include "shim/host_watch.h"
 #include "shim/stream_use.h"
 #include "shim/total_order.h"
 
@@ -27,7 +28,8 @@ struct DriverCalls {
 
 struct Process {
     explicit Process(const Options& parsed)
-        : options(parsed), contexts(*this), total_order(*this) {}
+        : options(parsed), contexts(*this), total_order(*this),
+          host_watch(*this, gate, parsed.free_mode == FreeMode::automatic) {}
 
     const Options options;
     AddressMap map;
@@ -37,6 +39,7 @@ struct Process {
     DriverCalls calls{};
     TotalOrder total_order;
     StreamUse stream_use;
+    HostWatch host_watch;
     // Contexts that are just ending, and may yet live on.
     std::atomic<std::int32_t> contexts_ending{0};
 

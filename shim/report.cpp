@@ -86,9 +86,12 @@ void print_statistics() {
         line, sizeof(line),
         "cachealloc-stats: {\"pid\": %d, \"pools\": %" PRIu64 ", \"level\": \"%s\""
         ", \"driver_alloc_calls\": %" PRIu64 ", \"driver_free_calls\": %" PRIu64
-        ", \"passed_calls\": %" PRIu64,
+        ", \"passed_calls\": %" PRIu64 ", \"query_waits\": %" PRIu64 ", \"mapped_pinned\": %" PRIu64
+        ", \"mapped_pinned_largest\": %" PRIu64,
         static_cast<int>(getpid()), pools, pools == 0 ? "none" : name_of(level),
-        state->calls.alloc.load(), state->calls.free.load(), state->calls.passed.load());
+        state->calls.alloc.load(), state->calls.free.load(), state->calls.passed.load(),
+        state->host_watch.query_waits(), state->host_watch.reachable.mapped_asked(),
+        state->host_watch.reachable.mapped_largest());
     for (const Row& row : kRows) {
         at += std::snprintf(line + at, sizeof(line) - static_cast<std::size_t>(at),
                             ", \"%s\": %" PRIu64, row.name, sum.*row.member);

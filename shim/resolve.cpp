@@ -144,7 +144,7 @@ bool bind_driver(void* handle) {
         real_address[static_cast<std::size_t>(Hook::name)].store(address);                         \
         real.name.set(address);                                                                    \
     }
-#define SUBMIT(name, kind, stream, effect)                                                         \
+#define SUBMIT(name, kind, stream)                                                                 \
     {                                                                                              \
         void* address = in_driver(handle, #name, object);                                          \
         real_address[static_cast<std::size_t>(Hook::name)].store(address);                         \

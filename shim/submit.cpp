@@ -13,9 +13,9 @@ extern "C" {
 // Read by submit_stubs.S.
 constinit std::atomic<std::uint32_t> cachealloc_submit_watch{
 #ifdef CACHEALLOC_TEST_SWITCHES
-    CACHEALLOC_WATCH_COUNT |
+    cachealloc::shim::kWatchCount |
 #endif
-    CACHEALLOC_WATCH_UNBOUND | CACHEALLOC_WATCH_PER_THREAD};
+    cachealloc::shim::kWatchUnbound | cachealloc::shim::kWatchPerThread};
 constinit std::atomic<void*> cachealloc_submit_target[cachealloc::shim::kSubmitCount]{};
 }
 
@@ -26,10 +26,8 @@ namespace {
 struct Row {
     Entry entry;
     Hook hook;
-    Effect effect;
     bool per_thread_api;
     std::int8_t stream;
-    std::uint32_t stops; // the reasons to look at this row
 };
 
 constexpr bool per_thread_name(std::string_view name) {
@@ -40,10 +38,8 @@ constexpr Row kRows[] = {
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args)
-#define SUBMIT(name, kind, stream, effect)                                                         \
-    {Entry::name,     Hook::name,                                                                  \
-     Effect::effect,  per_thread_name(#name),                                                      \
-     stream_##stream, CACHEALLOC_STOPS_##effect},
+#define SUBMIT(name, kind, stream)                                                                 \
+    {Entry::name, Hook::name, per_thread_name(#name), stream_##stream},
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
@@ -102,6 +98,7 @@ void before_submit(const SubmitCall& call) {
         }
     }
     if ((watched & kWatchNewStreams) != 0) state->total_order.first_work(call.stream);
+    if ((watched & kWatchNext) != 0) state->host_watch.any_submission();
     if ((watched & kWatchUse) != 0 &&
         state->stream_use.submitted(
             is_per_thread(call.stream, call.per_thread_api) ? kStreamPerThread : call.stream)) {
@@ -137,13 +134,13 @@ extern "C" __attribute__((used)) void* cachealloc_submit(const std::uintptr_t* a
     using namespace cachealloc::shim;
     const Row& row = kRows[number];
     std::atomic<void*>& target = cachealloc_submit_target[number];
-    SubmitCall call{row.entry, row.effect, row.per_thread_api, nullptr, arguments};
+    SubmitCall call{row.entry, row.per_thread_api, nullptr, arguments};
     if (row.stream >= 0) {
         call.stream =
             reinterpret_cast<CUstream>(call.argument(static_cast<std::size_t>(row.stream)));
     }
     if (row.stream != kStreamInStruct &&
-        is_nothing_new(watched_submits() & row.stops, call.stream, row.per_thread_api)) {
+        is_nothing_new(watched_submits(), call.stream, row.per_thread_api)) {
         return target.load(std::memory_order_acquire);
     }
     return submit_with_care(row, call, target);

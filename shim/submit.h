@@ -9,27 +9,18 @@
 
 #include "shim/cuda_types.h"
 #include "shim/entry_points.h"
-#include "shim/submit_effects.h"
 
 #include <atomic>
 #include <cstdint>
 
 namespace cachealloc::shim {
 
-// What a submission may do that matters to a caching allocator.
-enum class Effect : std::uint8_t {
-    work,     // runs on the device, nothing more
-    to_host,  // an asynchronous copy that may write host memory
-    callback, // runs a function of the host
-    graph,    // launches a graph, which may hold all of these
-};
-
 // One number per SUBMIT row, in the table's order: the stubs' order too.
 enum class Submit : std::uint16_t {
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args)
-#define SUBMIT(name, kind, stream, effect) name,
+#define SUBMIT(name, kind, stream) name,
 #include "shim/entry_points.def"
 #undef PASS
 #undef CALL
@@ -42,7 +33,6 @@ inline constexpr std::size_t kSubmitCount = static_cast<std::size_t>(Submit::non
 // A call that is about to go to the driver.
 struct SubmitCall {
     Entry entry;
-    Effect effect;
     bool per_thread_api; // a _ptsz or _ptds name: the null stream is the per-thread one
     CUstream stream;     // as passed; null where the call has an implicit default stream
     const std::uintptr_t* arguments;
@@ -63,13 +53,12 @@ inline bool is_per_thread(CUstream stream, bool per_thread_api) {
 }
 
 // The reasons to look at submissions; bits of one word that every stub tests.
-inline constexpr std::uint32_t kWatchUnbound = CACHEALLOC_WATCH_UNBOUND;
-inline constexpr std::uint32_t kWatchPerThread = CACHEALLOC_WATCH_PER_THREAD;
-inline constexpr std::uint32_t kWatchUse = CACHEALLOC_WATCH_USE;
-inline constexpr std::uint32_t kWatchCount = CACHEALLOC_WATCH_COUNT;
-inline constexpr std::uint32_t kWatchHost = CACHEALLOC_WATCH_HOST;
-inline constexpr std::uint32_t kWatchNewStreams = CACHEALLOC_WATCH_NEW_STREAMS;
-inline constexpr std::uint32_t kWatchAllSubmits = CACHEALLOC_WATCH_ALL_SUBMITS;
+inline constexpr std::uint32_t kWatchUnbound = 1;     // no driver has been taken over yet
+inline constexpr std::uint32_t kWatchPerThread = 2;   // a thread's first use of its default stream
+inline constexpr std::uint32_t kWatchUse = 4;         // which streams are in use
+inline constexpr std::uint32_t kWatchCount = 8;       // a test counts
+inline constexpr std::uint32_t kWatchNewStreams = 16; // new streams get their first work
+inline constexpr std::uint32_t kWatchNext = 32;       // the first submission after a free
 
 extern "C" std::atomic<std::uint32_t> cachealloc_submit_watch; // also read by submit_stubs.S
 
@@ -97,6 +86,12 @@ inline bool is_nothing_new(std::uint32_t watched, CUstream stream, bool per_thre
     if (watched == 0) return true;
     if (is_per_thread(stream, per_thread_api)) return false;
     return (watched & kWatchUse) == 0 || is_last_stream(stream);
+}
+
+// For hooks with a prototype whose stream is an argument: before_submit(), unless nobody cares.
+inline void look_at_submit(Entry entry, CUstream stream, bool per_thread_api) {
+    if (is_nothing_new(watched_submits(), stream, per_thread_api)) return;
+    before_submit({entry, per_thread_api, stream, nullptr});
 }
 
 } // namespace cachealloc::shim

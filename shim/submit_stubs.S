@@ -7,8 +7,6 @@
 #error "submit stubs exist for x86-64 only"
 #endif
 
-#include "shim/submit_effects.h"
-
     .text
     .hidden cachealloc_submit
     .hidden cachealloc_submit_watch
@@ -66,14 +64,14 @@
     seen cachealloc_unknown_seen, cachealloc_unknown
 
     .set row, 0
-.macro stub name, stops
+.macro stub name
     .globl \name
     .type \name, @function
     .p2align 4
 \name:
     .cfi_startproc
     endbr64
-    testl $(\stops), cachealloc_submit_watch(%rip)
+    cmpl $0, cachealloc_submit_watch(%rip)
     jnz 1f
     jmpq *(cachealloc_submit_target + 8 * row)(%rip)
 1:  movl $row, %eax
@@ -86,7 +84,7 @@
 #define PASS(name, kind, stream)
 #define CALL(name, kind, stream, params)
 #define HOOK(name, kind, stream, params, args)
-#define SUBMIT(name, kind, stream, effect) stub name, CACHEALLOC_STOPS_##effect;
+#define SUBMIT(name, kind, stream) stub name;
 #include "shim/entry_points.def"
 
 /* The stubs of entry points that the table lacks (unknown_entries.h): each stops once. */

@@ -21,15 +21,16 @@ enum class Rule : std::uint32_t {
     programmatic,    ///< a launch that may overlap its predecessor does not after a hand-out
     stream_event,    ///< a block freed on a stream goes to others finished or behind a wait
     stream_identity, ///< streams are told apart by what never comes back, not by their handles
+    host_visible,    ///< a free waits where the host may look at results that nothing else awaits
 };
 
 #ifdef CACHEALLOC_TEST_SWITCHES
 /// The rules' names, in the order of Rule.
-inline constexpr const char* kRuleNames[] = {"fence",           "numbering",      "barrier",
-                                             "finished_level",  "finished_only",  "capture_aside",
-                                             "transition_sync", "ordered_exit",   "programmatic",
-                                             "stream_event",    "stream_identity"};
-static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::stream_identity) + 1);
+inline constexpr const char* kRuleNames[] = {"fence",           "numbering",       "barrier",
+                                             "finished_level",  "finished_only",   "capture_aside",
+                                             "transition_sync", "ordered_exit",    "programmatic",
+                                             "stream_event",    "stream_identity", "host_visible"};
+static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::host_visible) + 1);
 
 /// One bit per Rule, set = switched off.
 inline std::atomic<std::uint32_t> g_rules_off{0};

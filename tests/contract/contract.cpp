@@ -41,6 +41,10 @@ bool free_waits() {
     return !under_shim() || !environment_holds("CACHEALLOC_CONF", "free:async");
 }
 
+bool free_finds_faults() {
+    return !under_shim() || environment_holds("CACHEALLOC_CONF", "free:sync");
+}
+
 void measured(const std::string& what, cudaError_t value) {
     print("measured: " + what + " = " + cudaGetErrorName(value));
 }

@@ -40,10 +40,12 @@ inline void* plus(void* pointer, std::size_t bytes) {
     return static_cast<char*>(pointer) + bytes;
 }
 
-/// Whether the shim serves this process (by its environment), and whether cudaFree waits as
-/// natively: always, except under free:async.
+/// Whether the shim serves this process (by its environment); whether cudaFree waits as natively,
+/// as far as the freeing thread can tell: always, except under free:async; and whether it really
+/// does in any case, so that it finds the faults of what it waits for: not under free:auto either.
 bool under_shim();
 bool free_waits();
+bool free_finds_faults();
 
 /// Prints `measured: <what> = <value>`; nothing that differs from run to run belongs there.
 void measured(const std::string& what, cudaError_t value);

@@ -141,7 +141,7 @@ ALONE_TEST_CASE("a fault found by cudaFree", "[errors]") {
     Stream stream;
     kernels.fault(stream);
     const cudaError_t found = cudaFree(memory);
-    if (free_waits()) {
+    if (free_finds_faults()) {
         CHECK(found == cudaErrorIllegalAddress);
     } else {
         CHECK((found == cudaSuccess || found == cudaErrorIllegalAddress));

@@ -20,6 +20,8 @@ enum Status : int {
     kCaptureBroken = 4, ///< a capture did not stay valid
     kWrongContent = 5,  ///< a byte is not what the program wrote
     kFenced = 6,        ///< a free recorded an event although all work is ordered
+    kWaits = 7,         ///< something waited that need not, or did not where it must
+    kNotReady = 8,      ///< "not ready" about work from before a free
     kNotFenced = 7,     ///< it did not although work may not be
     kWaited = 8,        ///< something waited, or was asked, that need not
     kNotServed = 9,     ///< the driver was asked for memory that the pool has, or the pool served
@@ -67,6 +69,8 @@ std::span<const Case> thread_cases();
 std::span<const Case> context_cases();
 std::span<const Case> hang_cases();
 std::span<const Case> ordered_cases();
+std::span<const Case> host_cases();
+std::span<const Case> host_quiet_cases();
 std::span<const Case> async_cases();
 std::span<const Case> mempool_cases();
 

@@ -64,7 +64,7 @@ TEST_CASE("options: an empty text gives the defaults", "[options]") {
     CHECK(clean(" \t\n") == Options{});
     CHECK(clean(",") == Options{});
     CHECK_FALSE(options.off);
-    CHECK(options.free_mode == FreeMode::sync);
+    CHECK(options.free_mode == FreeMode::automatic);
     CHECK(options.async_mode == AsyncMode::pool);
     CHECK(options.order == OrderStart::automatic);
     CHECK(options.slack_mb == 64);
@@ -174,7 +174,7 @@ TEST_CASE("options: an unknown key names its nearest neighbour", "[options]") {
 TEST_CASE("options: a bad value is named and the default is used", "[options]") {
     CHECK(complaint("free:asink,slack_mb:1", clean("slack_mb:1")) ==
           "option free: value \"asink\" cannot be used (not known), the default is used; "
-          "allowed: sync, async; default: sync");
+          "allowed: auto, sync, async; default: auto");
     CHECK(complaint("max_split_size_mb:19") ==
           "option max_split_size_mb: value \"19\" cannot be used (out of range), the default is "
           "used; allowed: 20 to 1048576, or unlimited; default: unlimited");
@@ -236,7 +236,7 @@ TEST_CASE("options: one mistake costs one item", "[options]") {
 
 TEST_CASE("options: of a key given twice the last counts, and it is said", "[options]") {
     ParseReport report;
-    const Options options = parse_options("free:async,slack_mb:1,slack_mb:2,free:sync", report);
+    const Options options = parse_options("free:async,slack_mb:1,slack_mb:2,free:auto", report);
     CHECK(options == clean("slack_mb:2"));
     CHECK(report.mistakes() == 0);
     REQUIRE(report.size() == 2);
@@ -296,7 +296,7 @@ TEST_CASE("options: what is written out reads back the same", "[options]") {
     };
     for (int round = 0; round < 2000; ++round) {
         Options options;
-        options.free_mode = static_cast<FreeMode>(below(2));
+        options.free_mode = static_cast<FreeMode>(below(3));
         options.async_mode = static_cast<AsyncMode>(below(2));
         options.order = static_cast<OrderStart>(below(4));
         options.slack_mb = below(1048577);

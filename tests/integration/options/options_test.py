@@ -35,7 +35,7 @@ def unknown_key():
 
 
 def bad_value():
-    one_line_with("free:asink", "free", "asink", "sync, async", "default")
+    one_line_with("free:asink", "free", "asink", "auto, sync, async", "default")
 
 
 def out_of_range():

@@ -40,7 +40,7 @@ static_assert(!SameAbi<int(int), CUresult(int, int)>::value);
 #define CALL(name, kind, stream, params)                                                           \
     static_assert(SameAbi<CUresult params, decltype(::name)>::value, #name);
 #define HOOK(name, kind, stream, params, args) CALL(name, kind, stream, params)
-#define SUBMIT(name, kind, stream, effect)
+#define SUBMIT(name, kind, stream)
 #include "shim/entry_points.def"
 #undef SUBMIT
 #undef PASS
@@ -113,6 +113,36 @@ SAME(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 SAME(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 SAME(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 SAME(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT);
+static_assert(sizeof(CUDA_MEMCPY2D) == sizeof(::CUDA_MEMCPY2D));
+static_assert(offsetof(CUDA_MEMCPY2D, dstMemoryType) == offsetof(::CUDA_MEMCPY2D, dstMemoryType));
+static_assert(offsetof(CUDA_MEMCPY2D, dstHost) == offsetof(::CUDA_MEMCPY2D, dstHost));
+static_assert(offsetof(CUDA_MEMCPY2D, dstDevice) == offsetof(::CUDA_MEMCPY2D, dstDevice));
+static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(::CUDA_MEMCPY3D));
+static_assert(offsetof(CUDA_MEMCPY3D, dstMemoryType) == offsetof(::CUDA_MEMCPY3D, dstMemoryType));
+static_assert(offsetof(CUDA_MEMCPY3D, dstHost) == offsetof(::CUDA_MEMCPY3D, dstHost));
+static_assert(offsetof(CUDA_MEMCPY3D, dstDevice) == offsetof(::CUDA_MEMCPY3D, dstDevice));
+static_assert(sizeof(CUDA_MEMCPY3D_PEER) == sizeof(::CUDA_MEMCPY3D_PEER));
+static_assert(offsetof(::CUDA_MEMCPY3D, dstDevice) == offsetof(::CUDA_MEMCPY3D_PEER, dstDevice));
+static_assert(offsetof(::CUDA_MEMCPY3D, dstMemoryType) ==
+              offsetof(::CUDA_MEMCPY3D_PEER, dstMemoryType));
+static_assert(sizeof(CUipcEventHandle) == sizeof(::CUipcEventHandle));
+SAME(CU_MEMORYTYPE_HOST);
+SAME(CU_MEMORYTYPE_DEVICE);
+SAME(CU_MEMORYTYPE_ARRAY);
+SAME(CU_MEMORYTYPE_UNIFIED);
+SAME(CU_GRAPH_NODE_TYPE_KERNEL);
+SAME(CU_GRAPH_NODE_TYPE_MEMCPY);
+SAME(CU_GRAPH_NODE_TYPE_MEMSET);
+SAME(CU_GRAPH_NODE_TYPE_HOST);
+SAME(CU_GRAPH_NODE_TYPE_GRAPH);
+SAME(CU_GRAPH_NODE_TYPE_EMPTY);
+SAME(CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+SAME(CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+SAME(CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL);
+SAME(CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
+SAME(CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+SAME(CU_GRAPH_NODE_TYPE_MEM_FREE);
+
 static_assert(sizeof(CUlaunchAttribute) == sizeof(::CUlaunchAttribute));
 static_assert(offsetof(CUlaunchAttribute, value) == offsetof(::CUlaunchAttribute, value));
 static_assert(sizeof(CUlaunchConfig) == sizeof(::CUlaunchConfig));

@@ -1,0 +1,81 @@
+// Memory that kernels can write and the host can read: managed memory, and pinned memory whose
+// device address is asked for.
+#include "shim/driver.h"
+#include "shim/process.h"
+#include "shim/room.h"
+
+namespace cachealloc::shim {
+
+namespace {
+
+// 0 if the driver does not say.
+template <class Value>
+Value attribute(CUpointer_attribute which, CUdeviceptr pointer) {
+    Value value{};
+    if (real.cuPointerGetAttribute(&value, which, pointer) != CUDA_SUCCESS) return {};
+    return value;
+}
+
+// A variable of a module: managed ones live as long as the module, which is for ever enough.
+CUresult variable_found(CUresult result, const CUdeviceptr* pointer) {
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr && state->host_watch.on() &&
+        pointer != nullptr && attribute<unsigned>(CU_POINTER_ATTRIBUTE_IS_MANAGED, *pointer) != 0) {
+        state->host_watch.reachable.managed(*pointer);
+    }
+    return result;
+}
+
+template <class Call>
+CUresult end(const void* host, Call call) {
+    Process* const state = process();
+    if (state == nullptr) return call();
+    const auto address = reinterpret_cast<std::uintptr_t>(host);
+    const bool mapped = state->host_watch.reachable.freeing(address);
+    const CUresult result = call();
+    if (mapped && result != CUDA_SUCCESS) state->host_watch.reachable.not_freed(address);
+    return result;
+}
+
+} // namespace
+
+CUresult hook_cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned int flags) {
+    const CUresult result =
+        with_room([&] { return real.cuMemAllocManaged(pointer, bytes, flags); });
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr && state->host_watch.on()) {
+        state->host_watch.reachable.managed(*pointer);
+    }
+    return result;
+}
+
+CUresult hook_cuLibraryGetManaged(CUdeviceptr* pointer, std::size_t* bytes, CUlibrary library,
+                                  const char* name) {
+    return variable_found(real.cuLibraryGetManaged(pointer, bytes, library, name), pointer);
+}
+
+CUresult hook_cuModuleGetGlobal_v2(CUdeviceptr* pointer, std::size_t* bytes, CUmodule module,
+                                   const char* name) {
+    return variable_found(real.cuModuleGetGlobal_v2(pointer, bytes, module, name), pointer);
+}
+
+CUresult hook_cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsigned int flags) {
+    const CUresult result = real.cuMemHostGetDevicePointer_v2(device, host, flags);
+    Process* const state = process();
+    if (result != CUDA_SUCCESS || state == nullptr || !state->host_watch.on()) return result;
+    const auto pointer = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(host));
+    const auto base = attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, pointer);
+    const auto bytes = attribute<std::size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, pointer);
+    state->host_watch.reachable.mapped(base != 0 ? base : pointer, bytes);
+    return result;
+}
+
+CUresult hook_cuMemFreeHost(void* host) {
+    return end(host, [&] { return real.cuMemFreeHost(host); });
+}
+
+CUresult hook_cuMemHostUnregister(void* host) {
+    return end(host, [&] { return real.cuMemHostUnregister(host); });
+}
+
+} // namespace cachealloc::shim
