@@ -10,6 +10,7 @@ directed failure when a safety rule is switched off (the testing build of the sh
 
 import argparse
 import sys
+import traceback
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -101,8 +102,9 @@ def run_case(harness, name):
         if name.startswith("app:"):
             return app_case(name.removeprefix("app:"), *APP_ARGUMENTS.get(name[4:], ()))(harness)
         return CASES[name][2](harness)
-    except OSError as error:
-        return fail(str(error))
+    except Exception as error:  # one broken case must not take the others' results along
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return fail(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
 
 
 def main():
