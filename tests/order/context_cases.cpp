@@ -1,5 +1,6 @@
 // Several contexts and devices: no barrier on one holds up the other.
 #include "tests/order/cases.h"
+#include "tests/simcuda/control.h"
 
 #include <vector>
 
@@ -147,7 +148,135 @@ void resets() {
     }
 }
 
+/// Work in a green context and work of its primary use one pool: an event of either alone would
+/// miss the other's. Whatever context is current when a block is freed and handed out.
+void green_contexts() {
+    Byte* const out = allocate();
+    CUcontext primary = nullptr;
+    ORDER_CHECK(cuCtxGetCurrent(&primary));
+    CUdevResource all{};
+    CUdevResourceDesc share = nullptr;
+    ORDER_CHECK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    ORDER_CHECK(cuDevResourceGenerateDesc(&share, &all, 1));
+    for (int round = 0; round < 8; ++round) {
+        CUgreenCtx green = nullptr;
+        CUcontext converted = nullptr;
+        CUstream inside = nullptr;
+        ORDER_CHECK(cuGreenCtxCreate(&green, share, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+        ORDER_CHECK(cuGreenCtxStreamCreate(&inside, green, CU_STREAM_NON_BLOCKING, 0));
+        const bool current = round % 2 != 0;
+        if (current) {
+            ORDER_CHECK(cuCtxFromGreenCtx(&converted, green));
+            ORDER_CHECK(cuCtxPushCurrent(converted));
+        }
+        const cudaStream_t outside = make_stream(); // of the green context, where that is current
+        CUdeviceptr block = 0;
+        ORDER_CHECK(cuMemAlloc(&block, kBytes));
+        ORDER_CHECK(cuMemsetD8(block, kOld, kBytes));
+        ORDER_CHECK(cuCtxSynchronize());
+        const bool read_inside = round / 2 % 2 == 0;
+        ORDER_CHECK(read_late(read_inside ? inside : outside, reinterpret_cast<Byte*>(block), out,
+                              kBytes, kLateNs));
+        ORDER_CHECK(cuMemFree(block));
+        if (round >= 4) { // handed out where the other context is current
+            ORDER_CHECK(current ? cuCtxPopCurrent(nullptr) : cuCtxPushCurrent(primary));
+        }
+        CUdeviceptr again = 0;
+        ORDER_CHECK(cuMemAlloc(&again, kBytes));
+        ORDER_REQUIRE(again == block, kNotReused);
+        ORDER_CHECK(
+            fill(read_inside ? outside : inside, reinterpret_cast<Byte*>(again), kNew, kBytes, 0));
+        ORDER_CHECK(cuCtxSetCurrent(primary));
+        ORDER_CHECK(cuCtxSynchronize());
+        ORDER_CHECK(cuMemFree(again));
+        ORDER_CHECK(cudaStreamDestroy(outside));
+        ORDER_CHECK(cuStreamDestroy(inside));
+        ORDER_CHECK(cuGreenCtxDestroy(green));
+    }
+}
+
+/// The primary context lives until its last user lets go of it, green contexts among them: its
+/// memory stays as long, and is gone then.
+void primary_retained_twice() {
+    ORDER_CHECK(cuInit(0));
+    CUcontext context = nullptr;
+    CUcontext same = nullptr;
+    CUgreenCtx green = nullptr;
+    CUdevResource all{};
+    CUdevResourceDesc share = nullptr;
+    ORDER_CHECK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    ORDER_CHECK(cuDevResourceGenerateDesc(&share, &all, 1));
+    for (int round = 0; round < 6; ++round) {
+        const bool with_green = round % 2 != 0;
+        if (with_green && round > 2) { // it is the first to bring the primary to life
+            ORDER_CHECK(cuGreenCtxCreate(&green, share, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+            ORDER_CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+        } else {
+            ORDER_CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+            if (with_green) {
+                ORDER_CHECK(cuGreenCtxCreate(&green, share, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+            } else {
+                ORDER_CHECK(cuDevicePrimaryCtxRetain(&same, 0));
+            }
+        }
+        ORDER_CHECK(cuCtxSetCurrent(context));
+        const CUdeviceptr block = driver_allocate();
+        const CUdeviceptr freed = driver_allocate();
+        ORDER_CHECK(cuMemsetD8(block, kNew, kBytes));
+        ORDER_CHECK(cuDevicePrimaryCtxRelease(0));
+        ORDER_CHECK(cuMemFree(freed)); // lives on
+        std::vector<unsigned char> host(kBytes);
+        ORDER_CHECK(cuMemcpyDtoH(host.data(), block, kBytes));
+        ORDER_REQUIRE(host[0] == kNew && host[kBytes - 1] == kNew, kWrongContent);
+        ORDER_CHECK(with_green ? cuGreenCtxDestroy(green) : cuDevicePrimaryCtxRelease(0));
+        ORDER_REQUIRE(cuMemFree(block) != CUDA_SUCCESS, kWrongContent); // went with its context
+    }
+}
+
+/// A fault ends one context; the other, on the second device, allocates, frees and computes on.
+void fault_in_one_context() {
+    use_device(0);
+    const cudaStream_t stream = make_stream();
+    Byte* const block = allocate();
+    use_device(1);
+    const cudaStream_t other = make_stream();
+    Byte* const out = allocate();
+    Byte* const kept = allocate();
+    ORDER_CHECK(cudaMemset(kept, kOld, kBytes));
+    drain();
+    use_device(0);
+    simcuda::control::set("fault", 1);
+    ORDER_CHECK(fill(stream, block, kNew, kBytes, 0));
+    ORDER_REQUIRE(cudaDeviceSynchronize() == cudaErrorIllegalAddress, kCallFailed);
+    ORDER_REQUIRE(cudaFree(block) == cudaErrorIllegalAddress, kCallFailed);
+    void* none = nullptr;
+    ORDER_REQUIRE(cudaMalloc(&none, kBytes) == cudaErrorIllegalAddress, kCallFailed);
+    (void)cudaGetLastError();
+    ORDER_REQUIRE(cudaSetDevice(1) == cudaSuccess, kCallFailed);
+    for (int round = 0; round < 5; ++round) {
+        Byte* const temporary = allocate();
+        ORDER_CHECK(read_late(other, kept, temporary, kBytes, kLateNs));
+        ORDER_CHECK(read_late(other, temporary, out, kBytes, kLateNs));
+        release(temporary);
+        ORDER_CHECK(cudaMemsetAsync(allocate(), kNew, kBytes, other));
+    }
+    drain();
+    std::vector<unsigned char> host(kBytes);
+    ORDER_CHECK(cudaMemcpy(host.data(), out, kBytes, cudaMemcpyDeviceToHost));
+    ORDER_REQUIRE(host[0] == kOld && host[kBytes - 1] == kOld, kWrongContent);
+    // A reset brings the first one back.
+    ORDER_CHECK(cudaSetDevice(0));
+    ORDER_CHECK(cudaDeviceReset());
+    Byte* const fresh = allocate();
+    ORDER_CHECK(fill(nullptr, fresh, kNew, kBytes, 0));
+    drain();
+    release(fresh);
+}
+
 constexpr Case kCases[] = {
+    {"green_contexts", green_contexts},
+    {"primary_retained_twice", primary_retained_twice},
+    {"fault_in_one_context", fault_in_one_context},
     {"two_devices", two_devices},
     {"free_behind_second_device", free_behind_second_device},
     {"contexts_in_a_loop", contexts_in_a_loop},
