@@ -2,6 +2,7 @@
 #include "tests/order/cases.h"
 #include "tests/simcuda/control.h"
 
+#include <array>
 #include <cstdio>
 #include <functional>
 #include <thread>
@@ -201,15 +202,15 @@ void all_ways() {
 
 /// Several threads, each with a stream of its own, that allocate on it and free on another's.
 void async_among_threads() {
-    constexpr int kThreads = 4;
-    std::vector<cudaStream_t> streams;
-    for (int i = 0; i < kThreads; ++i)
-        streams.push_back(make_stream());
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-        threads.emplace_back([&, i] {
-            const cudaStream_t mine = streams[static_cast<std::size_t>(i)];
-            const cudaStream_t next = streams[static_cast<std::size_t>((i + 1) % kThreads)];
+    constexpr std::size_t kThreads = 4;
+    std::array<cudaStream_t, kThreads> streams{};
+    for (cudaStream_t& stream : streams)
+        stream = make_stream();
+    std::array<std::thread, kThreads> threads;
+    for (std::size_t i = 0; i < kThreads; ++i) {
+        threads[i] = std::thread([&, i] {
+            const cudaStream_t mine = streams[i];
+            const cudaStream_t next = streams[(i + 1) % kThreads];
             cudaEvent_t event = nullptr;
             ORDER_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
             for (int round = 0; round < 30; ++round) {

@@ -3,8 +3,10 @@
 #include "pool_fixture.h"
 #include "tests/unit/order/rules_off.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <random>
+#include <thread>
 #include <vector>
 
 using namespace cachealloc;
@@ -102,10 +104,7 @@ TEST_CASE("DevicePool async: where it may not wait on the device it does on the 
 
 TEST_CASE("DevicePool async: memory of other sizes is waited for on the host") {
     PoolFixture f(OrderLevel::fenced, no_slack(), 8 * kMiB);
-    std::vector<Block*> blocks;
-    for (int i = 0; i < 2; ++i)
-        blocks.push_back(f.alloc_on(kReader, kLarge));
-    for (Block* block : blocks) {
+    for (Block* block : {f.alloc_on(kReader, kLarge), f.alloc_on(kReader, kLarge)}) {
         f.use(block, kReader);
         f.free_on(kReader, block);
     }
@@ -327,4 +326,47 @@ TEST_CASE("DevicePool async: random programs") {
         REQUIRE(f.wind_up() == 0);
         REQUIRE(f.first_complaint().empty());
     }
+}
+
+TEST_CASE("DevicePool async: threads with streams of their own and one another's") {
+    PoolFixture f(OrderLevel::fenced, no_slack(), 64 * kMiB);
+    f.device.several = true;
+    std::atomic<int> failures{0};
+    std::vector<std::thread> threads(SimulatedDevice::kStreams);
+    for (std::size_t mine = 0; mine < threads.size(); ++mine) {
+        threads[mine] = std::thread([&, mine] {
+            std::mt19937_64 random(mine);
+            for (int round = 0; round < 400; ++round) {
+                const bool classic = random() % 4 == 0;
+                const std::uint64_t bytes = (1 + random() % 3) * (random() % 2 == 0 ? 512 : kMiB);
+                const PoolResult result = classic ? f.pool->allocate(bytes)
+                                                  : f.pool->allocate_async(bytes, f.named(mine));
+                Block* const block = f.map->find(result.address);
+                if (result.status != PoolStatus::done || block == nullptr) {
+                    ++failures;
+                    continue;
+                }
+                if (classic) {
+                    f.device.handed_out(block->address, block->size, false);
+                } else {
+                    f.device.handed_out_to(mine, block->address, block->size);
+                }
+                f.device.submit(mine, block->address, block->size);
+                const bool classic_free = random() % 4 == 0;
+                const bool waits = classic_free && classic;
+                f.device.given_up(block->address, block->size, !waits);
+                const PoolResult freed =
+                    classic_free ? f.pool->free(block, block->address, FreeKind::waits)
+                                 : f.pool->free_async(block, block->address, f.named(mine));
+                if (freed.status != PoolStatus::done) ++failures;
+                f.device.advance(1);
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+    CHECK(failures == 0);
+    CHECK(f.first_complaint().empty());
+    CHECK(f.pool->async_memory().used == 0);
+    CHECK(f.wind_up() == 0);
 }

@@ -78,11 +78,25 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     void given_up(Address address, std::uint64_t bytes, bool only_finished) {
         const std::lock_guard lock(mutex_);
         live_.erase(address);
+        if (!only_finished) return;
+        std::vector<Use> rest; // of uses of what was a larger block once
         for (Use& use : uses_) {
-            if (use.address < address + bytes && address < use.address + use.bytes) {
-                use.only_finished |= only_finished;
+            if (!overlap(use, address, bytes) || use.only_finished) continue;
+            const Address end = use.address + use.bytes;
+            if (use.address < address) {
+                rest.push_back(use);
+                rest.back().bytes = address - use.address;
             }
+            if (end > address + bytes) {
+                rest.push_back(use);
+                rest.back().address = address + bytes;
+                rest.back().bytes = end - address - bytes;
+            }
+            use.address = std::max(use.address, address);
+            use.bytes = std::min(end, address + bytes) - use.address;
+            use.only_finished = true;
         }
+        uses_.insert(uses_.end(), rest.begin(), rest.end());
     }
     /// The free failed: still the program's.
     void kept(Address address, std::uint64_t bytes) {

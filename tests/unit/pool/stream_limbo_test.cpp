@@ -38,14 +38,14 @@ TEST_CASE("StreamLimbo: a stream's newest block of the size comes first") {
     f.push(4, 7);
     CHECK(first->state.load() == BlockState::streamed);
     CHECK(f.limbo->count() == 4);
-    CHECK(f.limbo->bytes() == 4 * 512);
+    CHECK(f.limbo->bytes() == 2048);
     CHECK(f.limbo->take_newest(3, 7) == second);
     CHECK(second->state.load() == BlockState::freeing);
     CHECK(f.limbo->take_newest(3, 7) == first);
     CHECK(f.limbo->take_newest(3, 7) == nullptr);
     CHECK(f.limbo->take_newest(5, 7) == nullptr);
     CHECK(f.limbo->count() == 2);
-    CHECK(f.limbo->bytes() == 2 * 512);
+    CHECK(f.limbo->bytes() == 1024);
 }
 
 TEST_CASE("StreamLimbo: oldest() names the oldest of each lane, by age") {
@@ -89,13 +89,13 @@ TEST_CASE("StreamLimbo: what was seen is taken only if it is still the one") {
 
 TEST_CASE("StreamLimbo: taking the oldest leaves the younger ones") {
     Fixture f;
-    std::vector<Block*> blocks;
-    for (int i = 0; i < 4; ++i)
-        blocks.push_back(f.push(BinIndex::kNone, 7, 512 * static_cast<std::uint64_t>(i + 1)));
+    std::array<Block*, 4> blocks{};
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+        blocks[i] = f.push(BinIndex::kNone, 7, 512 * (i + 1));
     CHECK(f.limbo->take(f.limbo->oldest(BinIndex::kNone)) == blocks[0]);
     CHECK(f.limbo->take_newest(BinIndex::kNone, 7) == blocks[3]);
     CHECK(f.limbo->take(f.limbo->oldest(StreamLimbo::kAny)) == blocks[1]);
-    CHECK(f.limbo->bytes() == 512 * 3);
+    CHECK(f.limbo->bytes() == 1536);
     CHECK(f.limbo->take(f.limbo->oldest(StreamLimbo::kAny)) == blocks[2]);
     CHECK(f.limbo->oldest(StreamLimbo::kAny).block == nullptr);
 }
