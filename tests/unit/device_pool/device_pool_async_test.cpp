@@ -197,6 +197,17 @@ TEST_CASE("DevicePool async: frees that fail") {
     CHECK(f.first_complaint().empty());
 }
 
+TEST_CASE("DevicePool async: a free that fails gives its event back") {
+    PoolFixture f(OrderLevel::fenced);
+    Block* const block = f.alloc_on(kReader, kLarge);
+    for (std::uint32_t i = 0; i < StreamEvents::kEvents; ++i) {
+        f.device.fail_at = f.device.calls + 1;
+        REQUIRE(f.free_on(kReader, block).status == PoolStatus::failed);
+    }
+    REQUIRE(f.free_on(kReader, block).status == PoolStatus::done);
+    CHECK(f.device.stream_records == 1);
+}
+
 TEST_CASE("DevicePool async: a wait that fails hands nothing out") {
     PoolFixture f(OrderLevel::fenced, no_slack());
     Block* const block = f.alloc(kLarge);
