@@ -64,6 +64,10 @@ def late_writers(conf):
         # A case whose address did not come back shows nothing.
         if counts is None or any(one["reused"] < 0.8 * one["cases"] for one in counts[:1]):
             return Outcome(FAIL, "too few cases got the freed address", runs=runs, lines=lines)
+        # A free that waits for the reader hides what comes after it.
+        waits = sum(run.stats.get("native_waits", 0) for run in runs)
+        if waits > 0:
+            return Outcome(FAIL, f"{waits} frees waited natively", runs=runs, lines=lines)
         return Outcome(PASS, lines=lines)
     return case
 
