@@ -165,10 +165,10 @@ def bench_stub(harness, rounds):
     """
     program = harness.binary("bench/stub_bench")
     samples = {}  # (streams, what, mode) -> [ns]
-    late = {"native": [], "async": []}
+    late = {"native": [], "default": []}
     for _ in range(rounds):
         for _, streams in STUB_WAYS:
-            for mode in ("native", "async"):
+            for mode in ("native", "default"):
                 run = harness.run([program, *streams], mode)
                 for line in json_lines(run):
                     samples.setdefault((streams, line["what"], mode), []).append(line["ns"])
@@ -179,7 +179,7 @@ def bench_stub(harness, rounds):
     for what in dict.fromkeys(key[1] for key in samples):
         row = [what, f"{median(samples[STUB_WAYS[0][1], what, 'native']):.1f}"]
         for _, streams in STUB_WAYS:
-            added = [ours - native for ours, native in zip(samples[streams, what, "async"],
+            added = [ours - native for ours, native in zip(samples[streams, what, "default"],
                                                            samples[streams, what, "native"])]
             row.append(spread(added, "{:.1f}"))
         rows.append(row)
@@ -187,7 +187,7 @@ def bench_stub(harness, rounds):
              f"(lowest..highest) of {rounds} interleaved rounds",
              table(rows, ["call", "native", *(name for name, _ in STUB_WAYS)]),
              "(aim: <= 5 ns for what submits work)"]
-    cold = [f"{median([times[i] for times in late['async']]) / 1e3:.2f}" for i in range(3)]
+    cold = [f"{median([times[i] for times in late['default']]) / 1e3:.2f}" for i in range(3)]
     lines.append("free + allocate on a busy device with cold caches, the shim's own part: 1st, 2nd, "
                  f"3rd pair {', '.join(cold)} us")
     return lines

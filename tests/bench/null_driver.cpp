@@ -115,6 +115,16 @@ DRIVER_EXPORT int cuEventRecord(void*, void*) {
 DRIVER_EXPORT int cuEventQuery(void*) {
     return g_busy.load(std::memory_order_relaxed) != 0 ? kNotReady : 0;
 }
+DRIVER_EXPORT int cuStreamQuery(void*) {
+    return cuEventQuery(nullptr);
+}
+DRIVER_EXPORT int cuStreamSynchronize(void*) {
+    return 0;
+}
+DRIVER_EXPORT int cuPointerGetAttribute(void* value, int, std::uint64_t) {
+    *static_cast<unsigned*>(value) = 2; // device memory
+    return 0;
+}
 DRIVER_EXPORT int cuStreamCreate(void** stream, unsigned) {
     return new_handle(stream);
 }
@@ -169,6 +179,13 @@ DRIVER_EXPORT int cuMemcpyHtoDAsync_v2(std::uint64_t, const void*, std::size_t, 
     return 0;
 }
 DRIVER_EXPORT int cuMemcpyDtoHAsync_v2(void*, std::uint64_t, std::size_t, void*) {
+    return 0;
+}
+DRIVER_EXPORT int cuGraphInstantiateWithFlags(void** executable, void*, unsigned long long) {
+    return new_handle(executable);
+}
+DRIVER_EXPORT int cuGraphGetNodes(void*, void*, std::size_t* count) {
+    *count = 0;
     return 0;
 }
 DRIVER_EXPORT int cuGraphLaunch(void*, void*) {

@@ -71,6 +71,8 @@ void calls(int count, int idle) {
         look_up<int(std::uint64_t, const void*, std::size_t, Stream)>("cuMemcpyHtoDAsync_v2");
     const auto copy_out =
         look_up<int(void*, std::uint64_t, std::size_t, Stream)>("cuMemcpyDtoHAsync_v2");
+    const auto instantiate =
+        look_up<int(void**, void*, unsigned long long)>("cuGraphInstantiateWithFlags");
     const auto graph = look_up<int(void*, Stream)>("cuGraphLaunch");
     const auto allocate = look_up<int(std::uint64_t*, std::size_t)>("cuMemAlloc_v2");
     const auto free = look_up<int(std::uint64_t)>("cuMemFree_v2");
@@ -109,7 +111,9 @@ void calls(int count, int idle) {
             [&](Stream stream) { copy_in(address, host, sizeof host, stream); });
     measure("cuMemcpyDtoHAsync", streams,
             [&](Stream stream) { copy_out(host, address, sizeof host, stream); });
-    measure("cuGraphLaunch", streams, [&](Stream stream) { graph(nullptr, stream); });
+    void* executable = nullptr; // of a graph without nodes
+    check(instantiate(&executable, nullptr, 0), "cuGraphInstantiate");
+    measure("cuGraphLaunch", streams, [&](Stream stream) { graph(executable, stream); });
     measure("cuMemAlloc + cuMemFree", streams, [&](Stream) {
         std::uint64_t mine = 0;
         allocate(&mine, 4096);
