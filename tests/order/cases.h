@@ -68,6 +68,7 @@ std::span<const Case> matrix_cases();
 std::span<const Case> thread_cases();
 std::span<const Case> context_cases();
 std::span<const Case> hang_cases();
+std::span<const Case> limit_cases();
 std::span<const Case> ordered_cases();
 std::span<const Case> host_cases();
 std::span<const Case> host_quiet_cases();

@@ -48,8 +48,8 @@ int main(int argc, char** argv) {
     for (const auto cases :
          {order::rule_cases(), order::capture_cases(), order::capture_end_cases(),
           order::matrix_cases(), order::thread_cases(), order::context_cases(), order::hang_cases(),
-          order::ordered_cases(), order::async_cases(), order::mempool_cases(), order::host_cases(),
-          order::host_quiet_cases()}) {
+          order::limit_cases(), order::ordered_cases(), order::async_cases(),
+          order::mempool_cases(), order::host_cases(), order::host_quiet_cases()}) {
         for (const order::Case& one : cases) {
             if (wanted.empty()) std::puts(one.name);
             if (wanted != one.name) continue;

@@ -129,7 +129,8 @@ inline std::uint64_t blocked_threads() {
     return api().blocked_threads != nullptr ? api().blocked_threads() : 0;
 }
 
-// Tells the race oracle that the host itself reads or writes memory that the device can reach.
+// Tells the race oracle that the host itself reads or writes memory that the device can reach. A
+// stream that waits for a value there comes behind what the host knew when it wrote.
 inline void host_access(const void* p, std::size_t bytes, bool write) {
     if (api().host_access != nullptr) api().host_access(p, bytes, write ? 1 : 0);
 }

@@ -278,6 +278,9 @@ void World::host_access(std::uintptr_t p, std::size_t bytes, bool write, const c
     for (const Race& r : oracle.access(p, p + bytes, write, stamp, host_)) {
         race(r);
     }
+    if (write) {
+        published_[p] = host_; // whoever waits for this value comes behind what the host knows
+    }
 }
 
 std::uint32_t World::take_slot() {

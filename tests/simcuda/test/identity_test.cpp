@@ -74,6 +74,31 @@ TEST_CASE("pinned memory has a device address, device memory has none of the hos
     REQUIRE(cuMemFreeHost(pinned) == CUDA_SUCCESS);
 }
 
+TEST_CASE("a stream that waits for a value of the host comes behind what the host knew") {
+    Device device;
+    void* memory = nullptr;
+    REQUIRE(cuMemAllocHost(&memory, 4096) == CUDA_SUCCESS);
+    auto* const flag = static_cast<volatile unsigned*>(memory);
+    *flag = 0;
+    const CUdeviceptr p = alloc(1 << 20);
+    const CUstream first = stream();
+    const CUstream waiting = stream();
+    const bool knew = GENERATE(false, true);
+    CAPTURE(knew);
+    REQUIRE(launch_sum(first, p + 8192, p, 4096, 100 * kMs) == CUDA_SUCCESS);
+    REQUIRE(cuStreamWaitValue32(waiting, reinterpret_cast<CUdeviceptr>(memory), 1,
+                                CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS);
+    REQUIRE(launch_fill(waiting, p, 4096, 1, 1000) == CUDA_SUCCESS);
+    if (knew) {
+        REQUIRE(cuStreamSynchronize(first) == CUDA_SUCCESS);
+    }
+    *flag = 1;
+    control::host_access(memory, sizeof *flag, true);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    CHECK(control::races() == (knew ? 0 : 1));
+    REQUIRE(cuMemFreeHost(memory) == CUDA_SUCCESS);
+}
+
 TEST_CASE("managed memory is one address for host and device") {
     Device device;
     CUdeviceptr p = 0;
