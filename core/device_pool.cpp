@@ -113,6 +113,15 @@ OrderResult DevicePool::wait_as_natively(Stamp stamp) {
     return result;
 }
 
+/// As natively no work submitted after the free starts before all work submitted before it has
+/// ended, whatever streams the two are on. Not at level `finished`, where such a barrier could hold
+/// up what ends that work.
+bool DevicePool::order_later_work(Stamp stamp) {
+    if (fences_.level() != OrderLevel::fenced || !rule_on(Rule::device_order)) return false;
+    count(slow_.barriers);
+    return fences_.barrier(stamp).done() && fences_.settled(stamp, true);
+}
+
 PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine) {
     const bool waits = kind != FreeKind::does_not_wait;
     block->stamp = stamp;
@@ -138,7 +147,7 @@ PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, Th
     }
     if (!result.done()) return keep_live(block, result);
     count_free(block, mine);
-    if (finished) {
+    if (finished || (kind == FreeKind::waits_on_device && order_later_work(stamp))) {
         keep(block, mine);
     } else {
         (waits ? limbo_ : polled_).push(block);

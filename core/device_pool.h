@@ -34,9 +34,10 @@ struct PoolResult {
 /// Whether the native counterpart of a free waits for the context's earlier work. Only such frees
 /// give the right to make later work wait for it.
 enum class FreeKind {
-    waits,         ///< natively it waits; here nobody would notice that it does not
-    waits_on_host, ///< natively it waits, and so it must here: somebody may lean on it
-    does_not_wait, ///< natively it does not wait
+    waits,           ///< natively it waits; here nobody would notice that it does not
+    waits_on_device, ///< natively it waits; here all later work of the context does, the host not
+    waits_on_host,   ///< natively it waits, and so it must here: somebody may lean on it
+    does_not_wait,   ///< natively it does not wait
 };
 
 /// The stream that a stream-ordered call names.
@@ -208,6 +209,7 @@ class DevicePool {
     bool take_live(Block* block, DeviceAddress address);
     bool hold_is_over();
     void set_aside_owned(Block* block);
+    bool order_later_work(Stamp stamp);
     PoolResult settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine);
     void keep(Block* block, ThreadCache& mine);
     void count_free(const Block* block, ThreadCache& mine);

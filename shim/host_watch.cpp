@@ -138,12 +138,13 @@ bool HostWatch::Probe::idle(const HostVisible::Stream& stream) {
 
 HostWatch::Plan HostWatch::plan(const ContextPool& context) {
     if (process_.options.free_mode == FreeMode::sync) return {FreeKind::waits_on_host, 0};
-    if (!on_ || (!any() && !reachable.any()) || !rule_on(Rule::host_visible)) {
-        return {FreeKind::waits, 0};
+    if (!on_) return {FreeKind::waits, 0};
+    if ((!any() && !reachable.any()) || !rule_on(Rule::host_visible)) {
+        return {FreeKind::waits_on_device, 0};
     }
     const HostVisible::Number upto = visible.latest();
     const bool wait = reachable.any() || visible.must_wait(context.handle, probe_);
-    return {wait ? FreeKind::waits_on_host : FreeKind::waits, upto};
+    return {wait ? FreeKind::waits_on_host : FreeKind::waits_on_device, upto};
 }
 
 PoolResult HostWatch::free(ContextPool& context, Block* block, CUdeviceptr pointer) {
@@ -159,7 +160,7 @@ PoolResult HostWatch::free(ContextPool& context, Block* block, CUdeviceptr point
     }
     const PoolResult result = context.pool.free(block, pointer, plan.kind);
     if (!on_ || result.status != PoolStatus::done) return result;
-    if (plan.kind == FreeKind::waits && !result.waited) {
+    if (plan.kind != FreeKind::waits_on_host && !result.waited) {
         t_last = here;
         return result;
     }

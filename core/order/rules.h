@@ -22,15 +22,16 @@ enum class Rule : std::uint32_t {
     stream_event,    ///< a block freed on a stream goes to others finished or behind a wait
     stream_identity, ///< streams are told apart by what never comes back, not by their handles
     host_visible,    ///< a free waits where the host may look at results that nothing else awaits
+    device_order,    ///< under free:auto later work waits for what a free natively waits for
 };
 
 #ifdef CACHEALLOC_TEST_SWITCHES
 /// The rules' names, in the order of Rule.
-inline constexpr const char* kRuleNames[] = {"fence",           "numbering",       "barrier",
-                                             "finished_level",  "finished_only",   "capture_aside",
-                                             "transition_sync", "ordered_exit",    "programmatic",
-                                             "stream_event",    "stream_identity", "host_visible"};
-static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::host_visible) + 1);
+inline constexpr const char* kRuleNames[] = {
+    "fence",           "numbering",       "barrier",      "finished_level", "finished_only",
+    "capture_aside",   "transition_sync", "ordered_exit", "programmatic",   "stream_event",
+    "stream_identity", "host_visible",    "device_order"};
+static_assert(std::size(kRuleNames) == static_cast<std::size_t>(Rule::device_order) + 1);
 
 /// One bit per Rule, set = switched off.
 inline std::atomic<std::uint32_t> g_rules_off{0};

@@ -3,6 +3,8 @@
 #include "tests/order/cases.h"
 #include "tests/simcuda/control.h"
 
+#include <vector>
+
 namespace order {
 
 namespace {
@@ -153,6 +155,23 @@ void transition_hold() {
     ORDER_REQUIRE(reused, kNotReused);
 }
 
+/// Two streams ordered by nothing but what a cudaFree between them natively waits for.
+void device_order() {
+    const cudaStream_t first = make_stream();
+    const cudaStream_t second = make_stream();
+    Byte* const result = allocate();
+    Byte* const copy = allocate();
+    Byte* const unrelated = allocate();
+    drain();
+    ORDER_CHECK(fill(first, result, kNew, kBytes, kLateNs));
+    release(unrelated);
+    ORDER_CHECK(read_late(second, result, copy, kBytes, 0));
+    drain();
+    std::vector<Byte> host(kBytes);
+    ORDER_CHECK(cudaMemcpy(host.data(), copy, kBytes, cudaMemcpyDeviceToHost));
+    ORDER_REQUIRE(host.front() == kNew && host.back() == kNew, kWrongContent);
+}
+
 constexpr Case kCases[] = {
     {"fence", next_stream},
     {"fence_legacy", legacy_stream},
@@ -165,6 +184,7 @@ constexpr Case kCases[] = {
     {"transition_export", transition_export},
     {"transition_hold", transition_hold},
     {"registered", registered},
+    {"device_order", device_order},
 };
 
 } // namespace

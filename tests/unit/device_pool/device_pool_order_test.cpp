@@ -160,6 +160,24 @@ TEST_CASE("DevicePool order: only a free that is told to wait does so, and it is
     CHECK(f.first_complaint().empty());
 }
 
+TEST_CASE("DevicePool order: a free that waits on the device settles at once where it may") {
+    const OrderLevel level =
+        GENERATE(OrderLevel::ordered, OrderLevel::fenced, OrderLevel::finished);
+    CAPTURE(static_cast<int>(level));
+    PoolFixture f(level);
+    f.device.several = true;
+    Block* const block = f.alloc(4096);
+    f.use(block, 1);
+    CHECK(f.free(block, FreeKind::waits_on_device).status == PoolStatus::done);
+    CHECK_FALSE(f.device.idle()); // the host did not wait
+    CHECK(f.pool->statistics().host_waits == 0);
+    const bool fenced = level == OrderLevel::fenced;
+    CHECK(f.pool->statistics().barriers == (fenced ? 1 : 0));
+    CHECK((f.alloc(4096) == block) == (level != OrderLevel::finished));
+    f.use(block, 2);
+    CHECK(f.first_complaint().empty());
+}
+
 TEST_CASE("DevicePool order: a free that does not wait natively does not wait under free:sync") {
     PoolFixture f(OrderLevel::fenced, pool_options(FreeMode::sync));
     Block* const block = f.alloc(4096);

@@ -130,7 +130,10 @@ std::uint64_t run_program(std::uint64_t seed, const Scene& scene, int steps) {
                 ++model.asides;
                 REQUIRE(f.set_aside(block).status == PoolStatus::done);
             } else {
-                const FreeKind how = random() % 4 == 0 ? FreeKind::does_not_wait : FreeKind::waits;
+                static constexpr FreeKind kHow[] = {FreeKind::waits, FreeKind::waits,
+                                                    FreeKind::waits_on_device,
+                                                    FreeKind::does_not_wait};
+                const FreeKind how = kHow[random() % 4];
                 REQUIRE(f.free(block, how).status == PoolStatus::done);
             }
         } else if (kind < 94) {
