@@ -3,8 +3,6 @@
 #include "tests/order/cases.h"
 #include "tests/simcuda/control.h"
 
-#include <vector>
-
 namespace order {
 
 namespace {
@@ -167,9 +165,6 @@ void device_order() {
     release(unrelated);
     ORDER_CHECK(read_late(second, result, copy, kBytes, 0));
     drain();
-    std::vector<Byte> host(kBytes);
-    ORDER_CHECK(cudaMemcpy(host.data(), copy, kBytes, cudaMemcpyDeviceToHost));
-    ORDER_REQUIRE(host.front() == kNew && host.back() == kNew, kWrongContent);
 }
 
 constexpr Case kCases[] = {
