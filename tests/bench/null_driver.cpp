@@ -188,6 +188,10 @@ DRIVER_EXPORT int cuGraphGetNodes(void*, void*, std::size_t* count) {
     *count = 0;
     return 0;
 }
+DRIVER_EXPORT int cuGraphNodeGetType(void*, int* type) {
+    *type = 0;
+    return 0;
+}
 DRIVER_EXPORT int cuGraphLaunch(void*, void*) {
     return 0;
 }
