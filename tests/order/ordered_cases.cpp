@@ -40,6 +40,21 @@ void no_fence() {
     drain();
 }
 
+/// With the end of the total order fences begin; the first ones find their events made.
+void events_ahead() {
+    Byte* block = allocate();
+    make_stream();
+    const std::uint64_t made = simcuda::control::calls("cuEventCreate");
+    const std::uint64_t fences = simcuda::control::calls("cuCtxRecordEvent");
+    for (int i = 0; i < 60; ++i) {
+        release(block);
+        drain();
+        block = allocate();
+    }
+    ORDER_REQUIRE(simcuda::control::calls("cuCtxRecordEvent") == fences + 60, kFenced);
+    ORDER_REQUIRE(simcuda::control::calls("cuEventCreate") == made, kFenced);
+}
+
 void exit_stream() {
     Byte* const block = handed_out_unfenced(kLegacy);
     ORDER_CHECK(fill(make_stream(), block, kNew, kBytes, 0));
@@ -185,6 +200,7 @@ void programmatic_fenced() {
 
 constexpr Case kCases[] = {
     {"ordered_no_fence", no_fence},
+    {"ordered_events_ahead", events_ahead},
     {"ordered_exit_stream", exit_stream},
     {"ordered_exit_blocking", exit_blocking},
     {"ordered_exit_successor", exit_successor},
