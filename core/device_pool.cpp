@@ -301,4 +301,13 @@ PoolStatistics DevicePool::statistics() const {
     return all;
 }
 
+// What waits is forgotten before the blocks' records are used again; a pool is never unmapped, but
+// most of its memory is that of the queues, which go back to the kernel.
+void DevicePool::bury() {
+    limbo_.clear();
+    polled_.clear();
+    streamed_.clear();
+    heap_.forget_all();
+}
+
 } // namespace cachealloc

@@ -164,7 +164,7 @@ class DevicePool {
     /// bury() forgets all of them for good, after which the pool must not be used any more.
     void kill() { heap_.hide_all(); }
     void revive() { heap_.show_all(); }
-    void bury() { heap_.forget_all(); }
+    void bury();
 
     /// Waits until the earlier users of every block handed out so far have finished: a writer that
     /// no barrier holds up is about to learn an address. Returns done or failed.

@@ -1,5 +1,7 @@
 #include "core/pool/limbo.h"
 
+#include "core/pool/host_pages.h"
+
 #include <bit>
 
 namespace cachealloc {
@@ -30,6 +32,14 @@ Block* Limbo::pop_locked(std::uint32_t bin) {
     bytes_.fetch_sub(block->size, std::memory_order_relaxed);
     queue.bytes -= block->size;
     return block;
+}
+
+void Limbo::clear() {
+    const std::lock_guard lock(mutex_);
+    zero_host_pages(queues_.data(), sizeof queues_);
+    used_.fill(0);
+    count_.store(0, std::memory_order_relaxed);
+    bytes_.store(0, std::memory_order_relaxed);
 }
 
 std::uint64_t Limbo::bytes(std::uint32_t bin) const {

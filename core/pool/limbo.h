@@ -64,6 +64,9 @@ class Limbo {
     /// The youngest block of all bins.
     Head youngest() const;
 
+    /// Forgets all blocks; its memory costs next to nothing then.
+    void clear();
+
     std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
     std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
     /// Bytes in one bin's queue.

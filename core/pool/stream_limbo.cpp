@@ -1,8 +1,21 @@
 #include "core/pool/stream_limbo.h"
 
+#include "core/pool/host_pages.h"
+
 #include <bit>
 
 namespace cachealloc {
+
+// Turns go on rising: what was seen before must not be taken for what comes later.
+void StreamLimbo::clear() {
+    const std::lock_guard lock(mutex_);
+    zero_host_pages(lanes_.data(), sizeof lanes_);
+    first_.fill(0);
+    used_.fill(0);
+    lanes_made_ = spare_lane_ = 0;
+    count_.store(0, std::memory_order_relaxed);
+    bytes_.store(0, std::memory_order_relaxed);
+}
 
 std::uint32_t StreamLimbo::find_lane(std::uint32_t bin, std::uint64_t stream) const {
     std::uint32_t lane = first_[bin];

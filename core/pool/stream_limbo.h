@@ -48,6 +48,9 @@ class StreamLimbo {
     /// Takes out what oldest() saw; null if somebody else has.
     Block* take(const Seen& seen);
 
+    /// Forgets all blocks; its memory costs next to nothing then. What oldest() saw is gone.
+    void clear();
+
     std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
     std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 

@@ -212,3 +212,19 @@ TEST_CASE("Limbo: threads that push, pop and drain conserve the blocks") {
     CHECK(f.limbo->count() == 0);
     CHECK(f.limbo->bytes() == 0);
 }
+
+TEST_CASE("Limbo: clear() forgets everything, and it works on") {
+    Fixture f;
+    for (std::uint32_t bin = 0; bin <= BinIndex::kBins; bin += 7)
+        f.push(bin, bin);
+    f.limbo->clear();
+    CHECK(f.limbo->count() == 0);
+    CHECK(f.limbo->bytes() == 0);
+    CHECK(f.limbo->bytes(7) == 0);
+    CHECK_FALSE(f.limbo->head(Limbo::kAny).found);
+    CHECK_FALSE(f.limbo->youngest().found);
+    CHECK(f.limbo->drain(below(~std::uint64_t{0})) == nullptr);
+    Block* const block = f.push(7, 3);
+    CHECK(f.limbo->count() == 1);
+    CHECK(f.limbo->pop(7, below(4)) == block);
+}

@@ -169,3 +169,23 @@ TEST_CASE("StreamLimbo: does what a plain list of lists does") {
         REQUIRE(f.limbo->count() == held);
     }
 }
+
+TEST_CASE("StreamLimbo: clear() forgets everything, and it works on") {
+    Fixture f;
+    for (std::uint32_t i = 0; i < 1000; ++i)
+        f.push(i % 100, i % 13);
+    const StreamLimbo::Seen seen = f.limbo->oldest(StreamLimbo::kAny);
+    f.limbo->clear();
+    CHECK(f.limbo->count() == 0);
+    CHECK(f.limbo->bytes() == 0);
+    CHECK(f.limbo->oldest(StreamLimbo::kAny).block == nullptr);
+    CHECK(f.limbo->take_newest(5, 5) == nullptr);
+    CHECK(f.limbo->take(seen) == nullptr);
+    Block* const block = f.push(seen.block->bin, seen.stream);
+    CHECK(f.limbo->take(seen) == nullptr);
+    CHECK(f.limbo->count() == 1);
+    CHECK(f.limbo->take_newest(block->bin, seen.stream) == block);
+    for (std::uint32_t i = 0; i < 1000; ++i)
+        f.push(i % 100, i % 13);
+    CHECK(f.limbo->count() == 1000);
+}
