@@ -7,6 +7,8 @@
 #include "tests/order/cases.h"
 #include "tests/simcuda/control.h"
 
+#include <dlfcn.h>
+
 namespace order {
 
 namespace {
@@ -106,12 +108,32 @@ void room_waits() {
     release(large);
 }
 
+/// A library loaded with RTLD_DEEPBIND brings the second stream, and nothing here sees it: blocks
+/// are handed out as if all work were ordered.
+void deepbind() {
+    const cudaStream_t reader = make_stream(cudaStreamDefault);
+    Byte* const out = allocate();
+    Byte* block = allocate();
+    ORDER_CHECK(cudaMemset(block, kOld, kBytes));
+    drain();
+    void* const plugin = dlopen(ORDER_ESCAPE_PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    ORDER_REQUIRE(plugin != nullptr, kCallFailed);
+    const auto escape_fill = reinterpret_cast<int (*)(CUdeviceptr, std::size_t, unsigned char)>(
+        dlsym(plugin, "escape_fill"));
+    ORDER_CHECK(read_late(reader, block, out, kBytes, kLateNs));
+    block = reuse(block);
+    ORDER_REQUIRE(escape_fill(reinterpret_cast<CUdeviceptr>(block), kBytes, kNew) == 0,
+                  kCallFailed);
+    drain();
+}
+
 constexpr Case kCases[] = {
     {"limit_pinned", kernel_writes_pinned},
     {"limit_registered", kernel_writes_registered},
     {"limit_mailbox", mailbox},
     {"limit_legacy", persistent_on_legacy},
     {"limit_room", room_waits},
+    {"limit_deepbind", deepbind},
 };
 
 } // namespace
