@@ -30,7 +30,6 @@ using CUmemGenericAllocationHandle = unsigned long long;
 enum CUjit_option : unsigned;
 enum CUlibraryOption : unsigned;
 enum CUmemAllocationHandleType : unsigned;
-enum CUmemAllocationType : unsigned;
 struct CUmemPoolPtrExportData;
 struct CUmemAllocationProp;
 struct CUDA_ARRAY_DESCRIPTOR;
@@ -59,6 +58,7 @@ struct CUipcEventHandle {
 enum CUlaunchAttributeID : unsigned {
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
     CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7,
+    CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT = 12,
 };
 struct CUlaunchAttribute {
     CUlaunchAttributeID id;
@@ -185,6 +185,12 @@ enum CUpointer_attribute : unsigned {
     CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE = 21,
 };
 
+enum CUmemAllocationType : unsigned {
+    CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
+};
+struct CUmemPoolProps {
+    CUmemAllocationType allocType; // and more
+};
 enum CUmemLocationType : unsigned {
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
 };

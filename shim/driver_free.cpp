@@ -36,8 +36,9 @@ CUresult free_beside_capture(Process& state, Block* block, CUdeviceptr pointer) 
     if (allowed != CUDA_SUCCESS) return allowed;
     if (block == nullptr) return bad_pointer();
     const ContextPool& context = context_of(*block);
+    const bool asynchronous = block->asynchronous.load(std::memory_order_relaxed);
     const CUresult result = code_of(block->segment->pool->set_aside(block, pointer));
-    if (result == CUDA_SUCCESS) state.host_watch.wait_beside_capture(context);
+    if (result == CUDA_SUCCESS && !asynchronous) state.host_watch.wait_beside_capture(context);
     return result;
 }
 

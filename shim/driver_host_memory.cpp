@@ -26,6 +26,16 @@ CUresult variable_found(CUresult result, const CUdeviceptr* pointer) {
     return result;
 }
 
+// A pool of managed memory: what is taken from it is not followed one by one.
+CUresult pool_found(CUresult result, CUmemAllocationType type) {
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && type == CU_MEM_ALLOCATION_TYPE_MANAGED && state != nullptr &&
+        state->host_watch.on()) {
+        state->host_watch.reachable.managed_for_ever();
+    }
+    return result;
+}
+
 template <class Call>
 CUresult end(const void* host, Call call) {
     Process* const state = process();
@@ -57,6 +67,21 @@ CUresult hook_cuLibraryGetManaged(CUdeviceptr* pointer, std::size_t* bytes, CUli
 CUresult hook_cuModuleGetGlobal_v2(CUdeviceptr* pointer, std::size_t* bytes, CUmodule module,
                                    const char* name) {
     return variable_found(real.cuModuleGetGlobal_v2(pointer, bytes, module, name), pointer);
+}
+
+CUresult hook_cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                     CUmemAllocationType type) {
+    return pool_found(real.cuMemGetDefaultMemPool(pool, location, type), type);
+}
+
+CUresult hook_cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                              CUmemAllocationType type) {
+    return pool_found(real.cuMemGetMemPool(pool, location, type), type);
+}
+
+CUresult hook_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
+    const CUresult result = real.cuMemPoolCreate(pool, properties);
+    return result == CUDA_SUCCESS ? pool_found(result, properties->allocType) : result;
 }
 
 CUresult hook_cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsigned int flags) {

@@ -26,6 +26,21 @@ bool may_overlap(const CUlaunchConfig& config) {
     return false;
 }
 
+// Some launches record an event: it stands for something else from then on.
+void note_events(const CUlaunchConfig& config) {
+    for (unsigned i = 0; i < config.numAttrs; ++i) {
+        const CUlaunchAttributeID id = config.attrs[i].id;
+        if (id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
+            id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+            continue;
+        }
+        Process* const state = process();
+        if (state != nullptr && state->host_watch.any()) {
+            state->host_watch.visible.forget_events();
+        }
+    }
+}
+
 // Whether the launch only becomes a node of a graph: those keep their edges as the program wants
 // them, since nothing is handed out to a graph while it runs.
 bool is_captured(const Process& state, CUstream stream, bool per_thread) {
@@ -60,7 +75,9 @@ template <class Launch>
 CUresult launch(Entry entry, const CUlaunchConfig* config, bool per_thread_api, Launch call) {
     if (config == nullptr) return call(config);
     look_at_submit(entry, config->hStream, per_thread_api);
-    if (config->numAttrs == 0 || !may_overlap(*config)) return call(config);
+    if (config->numAttrs == 0) return call(config);
+    note_events(*config);
+    if (!may_overlap(*config)) return call(config);
     Process* const state = process();
     if (state == nullptr || !rule_on(Rule::programmatic)) return call(config);
     const bool per_thread = is_per_thread(config->hStream, per_thread_api);

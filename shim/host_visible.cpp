@@ -117,7 +117,7 @@ HostVisible::Cover HostVisible::covered_by_stream(std::uint64_t id) {
 HostVisible::Seen HostVisible::covered_by_event(CUevent event) {
     const std::lock_guard lock(mutex_);
     const Event* const known = find_event(event);
-    if (known == nullptr) return {};
+    if (known == nullptr || known->version <= forgotten_) return {};
     return {known->cover, known->version};
 }
 
@@ -127,11 +127,15 @@ void HostVisible::settle(const Cover& cover) {
     settle_where([&](const Pending& pending) { return cover.has(pending.number); });
 }
 
+bool HostVisible::is_current(CUevent event, const Seen& seen) {
+    const Event* const known = find_event(event);
+    return known != nullptr && known->version == seen.version && seen.version > forgotten_;
+}
+
 void HostVisible::settle(CUevent event, const Seen& seen) {
     if (seen.cover.empty()) return;
     const std::lock_guard lock(mutex_);
-    const Event* const known = find_event(event);
-    if (known == nullptr || known->version != seen.version) return;
+    if (!is_current(event, seen)) return;
     settle_where([&](const Pending& pending) { return seen.cover.has(pending.number); });
 }
 
@@ -168,18 +172,6 @@ bool HostVisible::must_wait(CUcontext owner, Probe& probe) {
     return std::any_of(all.begin(), all.end(), [&](const Pending& pending) {
         return pending.number != 0 && here(pending);
     });
-}
-
-std::size_t HostVisible::outstanding_streams(CUcontext owner, Stream* streams, std::size_t room) {
-    const std::lock_guard lock(mutex_);
-    std::size_t count = 0;
-    for (const Pending& pending : listed()) {
-        if (count == room) break;
-        if (pending.number != 0 && pending.askable && pending.stream.owner == owner) {
-            streams[count++] = pending.stream;
-        }
-    }
-    return count;
 }
 
 HostVisible::Event* HostVisible::find_event(CUevent event) {
@@ -254,22 +246,25 @@ HostVisible::Joined* HostVisible::make_joined(std::uint64_t id) {
 void HostVisible::joined(std::uint64_t id, CUevent event, const Seen& seen) {
     if (seen.cover.empty() || id == 0) return;
     const std::lock_guard lock(mutex_);
-    const Event* const known = find_event(event);
-    if (known == nullptr || known->version != seen.version) return;
+    if (!is_current(event, seen)) return;
     if (Joined* const entry = make_joined(id)) {
         seen.cover.for_each([&](Number number) { entry->cover.add(number); });
     }
 }
 
+// An event that is just being recorded may be so with its old meaning: it counts as mixed.
 void HostVisible::forget_event(CUevent event) {
     const std::lock_guard lock(mutex_);
-    if (Event* const entry = find_event(event)) forget(*entry);
+    Event* const entry = find_event(event);
+    if (entry == nullptr) return;
+    entry->cover = {};
+    entry->version = ++versions_;
+    entry->mixed = entry->open != 0;
 }
 
 void HostVisible::forget_events() {
     const std::lock_guard lock(mutex_);
-    for (Event& entry : events_)
-        forget(entry);
+    forgotten_ = versions_;
 }
 
 void HostVisible::stream_ends(CUstream handle) {
@@ -289,15 +284,7 @@ void HostVisible::context_ends(CUcontext context) {
 void HostVisible::context_ended(CUcontext context) {
     const std::lock_guard lock(mutex_);
     settle_where([&](const Pending& pending) { return belongs(pending.stream, context); });
-    for (Event& entry : events_)
-        forget(entry);
-}
-
-// An event that is open may have been begun with its old meaning: it counts as mixed.
-void HostVisible::forget(Event& entry) {
-    entry.cover = {};
-    entry.version = ++versions_;
-    entry.mixed = entry.open != 0;
+    forgotten_ = versions_;
 }
 
 } // namespace cachealloc::shim

@@ -127,10 +127,6 @@ class HostVisible {
     // its streams were asked.
     bool must_wait(CUcontext owner, Probe& probe);
 
-    // The streams on which something is outstanding in the pool of `owner`; returns how many were
-    // written to `streams`.
-    std::size_t outstanding_streams(CUcontext owner, Stream* streams, std::size_t room);
-
     static constexpr std::size_t kPending = 64; // streams with something outstanding
     static constexpr std::size_t kEvents = 1024;
     static constexpr std::size_t kStreams = 256;
@@ -157,7 +153,7 @@ class HostVisible {
     Pending* place_for(std::uint64_t id);
     Event* find_event(CUevent event);
     Event* make_event(CUevent event);
-    void forget(Event& entry);
+    bool is_current(CUevent event, const Seen& seen);
     Joined* find_joined(std::uint64_t id);
     Joined* make_joined(std::uint64_t id);
     bool is_pending(Number number);
@@ -171,6 +167,7 @@ class HostVisible {
     std::mutex mutex_;
     Number latest_ = 0;
     std::uint64_t versions_ = 0;
+    std::uint64_t forgotten_ = 0; // versions up to it stand for nothing
     std::array<Pending, kPending> pending_{};
     std::size_t listed_ = 0; // slots that were ever in use
     // What found no slot: outstanding in that pool (null: in all) until a free has waited.

@@ -43,28 +43,6 @@ bool means_it_here(const HostVisible::Stream& stream, CUcontext current) {
     return !is_default || stream.context == current;
 }
 
-// Asks beside an open capture, and remembers whether a stream was found at work.
-class ProbeBesideCapture final : public HostVisible::Probe {
-  public:
-    explicit ProbeBesideCapture(CUcontext current) : current_(current) {}
-    bool idle(const HostVisible::Stream& stream) override {
-        if (!means_it_here(stream, current_)) return false;
-        const RelaxedCapture relaxed;
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-        if (real.cuStreamIsCapturing(stream.handle, &status) != CUDA_SUCCESS ||
-            status != CU_STREAM_CAPTURE_STATUS_NONE) {
-            return false;
-        }
-        const CUresult result = real.cuStreamQuery(stream.handle);
-        busy = busy || result == CUDA_ERROR_NOT_READY;
-        return result == CUDA_SUCCESS;
-    }
-    bool busy = false;
-
-  private:
-    const CUcontext current_;
-};
-
 } // namespace
 
 CUcontext HostWatch::current_context() {
@@ -93,7 +71,8 @@ HostVisible::Stream HostWatch::describe(CUstream stream, bool per_thread_api) co
     described.id = id_of(stream, per_thread_api);
     described.handle = explicit_handle(stream, per_thread_api);
     if (described.handle == kStreamPerThread) described.thread = thread_serial();
-    if (real.cuStreamGetCtx(described.handle, &described.context) != CUDA_SUCCESS) {
+    if (!real.cuStreamGetCtx ||
+        real.cuStreamGetCtx(described.handle, &described.context) != CUDA_SUCCESS) {
         described.context = current_context();
     }
     described.owner = process_.contexts.pool_owner(described.context);
@@ -113,7 +92,8 @@ void HostWatch::submitted(CUstream stream, bool per_thread_api) {
 bool HostWatch::may_be_host(CUdeviceptr pointer) const {
     if (process_.map.segment_of(pointer) != nullptr) return false;
     unsigned type = 0;
-    return real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) !=
+    return !real.cuPointerGetAttribute ||
+           real.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) !=
                CUDA_SUCCESS ||
            type != CU_MEMORYTYPE_DEVICE;
 }
@@ -159,27 +139,34 @@ PoolResult HostWatch::free(ContextPool& context, Block* block, CUdeviceptr point
         watch_submits(kWatchNext);
     }
     const PoolResult result = context.pool.free(block, pointer, plan.kind);
-    if (!on_ || result.status != PoolStatus::done) return result;
+    if (result.status != PoolStatus::done) return result;
     if (plan.kind != FreeKind::waits_on_host && !result.waited) {
-        t_last = here;
+        if (on_) t_last = here;
         return result;
     }
     if (t_last.context == &context) t_last = {};
-    if (result.waited) {
-        if (plan.upto != 0) visible.settle_owner(context.handle, plan.upto, probe_);
-    } else { // a capture has begun meanwhile
+    if (!result.waited) { // a capture has begun meanwhile
         wait_beside_capture(context);
+    } else if (plan.upto != 0) {
+        visible.settle_owner(context.handle, plan.upto, probe_);
     }
     return result;
 }
 
+// The driver's own free of a fresh allocation waits exactly as natively. The caller has been told
+// already that it may free.
 void HostWatch::wait_beside_capture(const ContextPool& context) {
-    ProbeBesideCapture probe(current_context());
-    while (any() && rule_on(Rule::host_visible)) {
-        probe.busy = false;
-        visible.must_wait(context.handle, probe);
-        if (!probe.busy) return;
-        pause();
+    const Plan plan = this->plan(context);
+    if (plan.kind != FreeKind::waits_on_host) return;
+    const CurrentContext scope(context.handle);
+    const RelaxedCapture relaxed;
+    CUdeviceptr memory = 0;
+    if (real.cuMemAlloc_v2(&memory, 512) != CUDA_SUCCESS) return; // the device is full
+    process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);
+    process_.calls.free.fetch_add(1, std::memory_order_relaxed);
+    const CUresult waited = real.cuMemFree_v2(memory);
+    if (waited == CUDA_SUCCESS && plan.upto != 0) {
+        visible.settle_owner(context.handle, plan.upto, probe_);
     }
 }
 

@@ -75,8 +75,8 @@ class HostWatch {
 
     // Frees the block (DevicePool::free()) and waits if the program may lean on it.
     PoolResult free(ContextPool& context, Block* block, CUdeviceptr pointer);
-    // Beside an open capture, where nothing can be recorded over the context: waits until the
-    // streams with something outstanding are idle, as far as they may be asked.
+    // Waits for the context as a free does natively, if this free has to. For frees beside an open
+    // capture, where nothing can be recorded.
     void wait_beside_capture(const ContextPool& context);
 
     // --- Questions. `ask` has just said "not ready"; the answer that holds natively.

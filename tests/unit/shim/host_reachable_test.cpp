@@ -43,6 +43,13 @@ TEST_CASE(
     CHECK_FALSE(memory.any());
 }
 
+TEST_CASE("HostReachable: a pool of managed memory counts for ever") {
+    HostReachable memory;
+    memory.managed_for_ever();
+    CHECK_FALSE(memory.freeing(0x1000));
+    CHECK(memory.any());
+}
+
 TEST_CASE("HostReachable: what finds no room counts for ever") {
     HostReachable memory;
     for (std::uintptr_t i = 1; i <= HostReachable::kMost + 1; ++i)

@@ -114,6 +114,15 @@ TEST_CASE("HostVisible: an event covers what its stream came after when it was r
         f.host->settle(event(1), seen);
         CHECK(f.waits());
     }
+    SECTION("nothing when all were forgotten during the call") {
+        const Seen seen = f.host->covered_by_event(event(1));
+        f.host->forget_events();
+        f.host->settle(event(1), seen);
+        CHECK(f.waits());
+        f.record(event(1), 7); // from then on it is known again
+        f.synchronize(event(1));
+        CHECK_FALSE(f.waits());
+    }
     SECTION("nothing once it is destroyed, recorded unseen or its context gone") {
         switch (GENERATE(0, 1, 2)) {
         case 0:
@@ -130,7 +139,11 @@ TEST_CASE("HostVisible: an event covers what its stream came after when it was r
     }
     SECTION("nothing when that happens during its record") {
         const HostVisible::Record record = f.host->begin_record(event(1), 7);
-        f.host->forget_event(event(1));
+        if (GENERATE(false, true)) {
+            f.host->forget_event(event(1));
+        } else {
+            f.host->forget_events();
+        }
         f.host->end_record(event(1), record, true);
         f.synchronize(event(1));
         CHECK(f.waits());
