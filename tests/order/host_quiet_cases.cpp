@@ -132,6 +132,17 @@ void not_settled() {
             ORDER_CHECK(cudaEventSynchronize(again));
         },
         [](Scene& s, cudaEvent_t) {
+            const cudaEvent_t again = recorded(s.stream);
+            CUgraph graph = nullptr; // likewise, out of a graph
+            CUgraphNode node = nullptr;
+            CUgraphExec made = nullptr;
+            ORDER_CHECK(cuGraphCreate(&graph, 0));
+            ORDER_CHECK(cuGraphAddEventRecordNode(&node, graph, nullptr, 0, again));
+            ORDER_CHECK(cuGraphInstantiate(&made, graph, 0));
+            ORDER_CHECK(cuGraphLaunch(made, make_stream()));
+            ORDER_CHECK(cudaEventSynchronize(again));
+        },
+        [](Scene& s, cudaEvent_t) {
             cudaEvent_t gone = recorded(s.stream);
             ORDER_CHECK(cudaEventDestroy(gone)); // its handle may come back, never recorded
             ORDER_CHECK(cudaEventCreateWithFlags(&gone, cudaEventDisableTiming));

@@ -79,6 +79,17 @@ void copy_volume(Scene& s) {
     ORDER_CHECK(cuMemcpy3DAsync(&copy, handle(s.stream)));
 }
 
+void copy_batch(Scene& s) {
+    CUdeviceptr targets[2] = {address(s.pinned), address(s.pinned) + kBytes / 2};
+    CUdeviceptr sources[2] = {address(s.block), address(s.block) + kBytes / 2};
+    std::size_t sizes[2] = {kBytes / 2, kBytes / 2};
+    CUmemcpyAttributes attributes{};
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    std::size_t first = 0;
+    ORDER_CHECK(
+        cuMemcpyBatchAsync(targets, sources, sizes, 2, &attributes, &first, 1, handle(s.stream)));
+}
+
 // --- Graphs. Each is launched behind the kernel that the stream holds already.
 
 cudaGraphExec_t captured(void (*work)(Scene&), Scene& s) {
@@ -144,6 +155,7 @@ constexpr HostWork kWorks[] = {
     {"copy_plane", copy_plane},
     {"copy_unified_plane", copy_unified_plane},
     {"copy_volume", copy_volume},
+    {"copy_batch", copy_batch},
     {"graph_copy", graph_copy},
     {"graph_function", graph_function},
     {"graph_in_graph", graph_in_graph},

@@ -44,7 +44,7 @@ struct HostWork {
     const char* name;
     void (*start)(Scene& scene);
 };
-inline constexpr std::size_t kHostWorks = 11;
+inline constexpr std::size_t kHostWorks = 12;
 const HostWork& host_work(std::size_t index);
 
 } // namespace order

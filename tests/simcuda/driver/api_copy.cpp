@@ -60,6 +60,26 @@ CUresult peer_async(bool pt, CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcont
     return linear(pt, s, "cuMemcpyPeerAsync", dst, src, n, Side::device, Side::device, false);
 }
 
+// A batch: in the order of the stream as a whole, its copies in no order; here one after the other.
+// The legacy stream and captures are refused.
+CUresult batch_async(bool pt, const CUdeviceptr* dsts, const CUdeviceptr* srcs, const size_t* sizes,
+                     size_t count, CUmemcpyAttributes* attributes, size_t* starts,
+                     size_t attribute_count, CUstream stream) {
+    StreamPtr s;
+    SIM_TRY(stream_of(stream, pt, &s));
+    if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 ||
+        attributes == nullptr || starts == nullptr || attribute_count == 0 ||
+        attribute_count > count || starts[0] != 0 || s->kind == StreamKind::legacy ||
+        s->capture != nullptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (size_t i = 0; i < count; ++i) {
+        SIM_TRY(copy(s, "cuMemcpyBatchAsync", {{dsts[i], srcs[i], sizes[i]}}, Side::any, Side::any,
+                     false));
+    }
+    return CUDA_SUCCESS;
+}
+
 // --- Two and three dimensions.
 
 struct End {
@@ -191,6 +211,10 @@ SIM_TWINS(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz, inside_async,
 SIM_TWINS(cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz, peer_async,
           (CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream st), d, dc,
           s, sc, n, st)
+SIM_TWINS(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz, batch_async,
+          (CUdeviceptr * d, CUdeviceptr* s, size_t* n, size_t count, CUmemcpyAttributes* a,
+           size_t* starts, size_t attributes, CUstream st),
+          d, s, n, count, a, starts, attributes, st)
 SIM_TWINS(cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, plane_sync, (const CUDA_MEMCPY2D* c), c)
 SIM_TWINS(cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds, plane_sync, (const CUDA_MEMCPY2D* c),
           c)
