@@ -105,6 +105,9 @@ ContextPool* Contexts::make(CUcontext context, unsigned long long id) {
         real.cuDeviceTotalMem_v2(&total, device) != CUDA_SUCCESS) {
         return nullptr;
     }
+    // Whether the driver has context events cannot be tried out beside a capture, where nothing is
+    // served anyhow.
+    if (process_.capturing()) return nullptr;
     void* const memory = map_host_pages(sizeof(ContextPool));
     if (memory == nullptr) {
         log_once("pool-memory", LogLevel::warning,

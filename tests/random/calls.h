@@ -10,6 +10,7 @@ namespace random_programs {
 struct Calls {
     CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                        unsigned, CUstream, void**, void**);
+    CUresult (*launch_ex)(const CUlaunchConfig*, CUfunction, void**, void**);
     cudaError_t (*memset_async)(void*, int, std::size_t, cudaStream_t);
     cudaError_t (*memcpy_async)(void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t);
     cudaError_t (*memcpy_2d_async)(void*, std::size_t, const void*, std::size_t, std::size_t,

@@ -33,7 +33,7 @@ class Generator {
         streams_ = below(static_cast<std::uint64_t>(profile.streams) + 1);
         devices_ = 1 + below(static_cast<std::uint64_t>(profile.devices));
         choose_surroundings();
-        model_ = Model(leans(program_));
+        model_ = Model(lean_of(program_));
         for (std::int64_t& size : sizes_)
             size = kSizes[below(std::size(kSizes))];
         read_weights();
@@ -132,8 +132,7 @@ std::int64_t Generator::draw_stream(Verb verb) {
     // Mostly created streams, where there are any.
     const std::uint64_t kind = below(12);
     if (kind < 2 || streams_ == 0) return kLegacy;
-    if (kind == 2 && profile_.rule.empty() && profile_.streams > 1)
-        return chance(2) ? kPerThread : kPerThreadEntry;
+    if (kind == 2 && profile_.per_thread) return chance(2) ? kPerThread : kPerThreadEntry;
     return 1 + static_cast<std::int64_t>(below(streams_));
 }
 

@@ -24,6 +24,7 @@ struct Profile {
     int streams = 4;        ///< at most
     int threads = 1;
     int devices = 1;
+    bool per_thread = false; ///< whether per-thread default streams are used
 };
 
 std::span<const Profile> profiles();

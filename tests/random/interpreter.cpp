@@ -65,7 +65,7 @@ std::int64_t stream_argument(const Operation& o) {
 
 int interpret(const Program& program, std::span<std::int32_t> codes) {
     Machine machine;
-    Model model(leans(program));
+    Model model(lean_of(program));
     std::array<std::unique_ptr<Hand>, kThreads> hands;
     if (cudaFree(nullptr) != cudaSuccess || !load_kernels()) return kCallFailed;
     bool failures = false; // were injected
@@ -74,7 +74,7 @@ int interpret(const Program& program, std::span<std::int32_t> codes) {
         const int capture = model.capture_at(stream_argument(o), o.thread);
         // Of memory in a stream's order, or one that the program leans on: it cannot go on without.
         const bool needed = (o.verb == Verb::free || o.verb == Verb::free_async) &&
-                            (leans(program) || model.block_async(o.args[0]));
+                            (lean_of(program) != Lean::nothing || model.block_async(o.args[0]));
         const Verdict verdict = model.apply(o);
         const std::function<void()> work = [&] { codes[i] = machine.run(o, capture); };
         if (o.thread == 0) {

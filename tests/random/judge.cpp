@@ -42,7 +42,7 @@ bool has(const Program& program, Verb verb) {
 
 /// The first operation whose code is not the native one.
 std::string wrong_code(const Program& program, const Run& run) {
-    Model model(leans(program));
+    Model model(lean_of(program));
     bool failures = false;
     for (std::size_t i = 0; i < program.operations.size(); ++i) {
         const Operation& o = program.operations[i];
@@ -108,7 +108,7 @@ const char* to_string(Wrong wrong) {
 }
 
 bool legal(const Program& program) {
-    Model model(leans(program));
+    Model model(lean_of(program));
     for (const Operation& o : program.operations) {
         if (!model.check(o).legal) return false;
         model.apply(o);

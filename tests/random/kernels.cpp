@@ -27,8 +27,20 @@ bool load_kernels() {
 }
 
 CUresult launch_fill(const Calls& calls, CUstream stream, void* to, std::size_t bytes,
-                     unsigned char value, std::uint64_t ns) {
+                     unsigned char value, std::uint64_t ns, bool early) {
     void* arguments[] = {&to, &bytes, &value, &ns};
+    if (early) {
+        CUlaunchAttribute attribute{};
+        attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        CUlaunchConfig config{};
+        config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+        config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+        config.hStream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        return calls.launch_ex(&config, g_fill, arguments, nullptr);
+    }
     return launch(calls, g_fill, stream, arguments);
 }
 

@@ -14,9 +14,10 @@ constexpr std::size_t kHead = 256;
 /// Loaded once a process, into the current context. False if that failed.
 bool load_kernels();
 
-/// After `ns`, writes `value` to the head of `to`.
+/// After `ns`, writes `value` to the head of `to`. `early`: it may start before the kernel in
+/// front of it on the stream has ended.
 CUresult launch_fill(const Calls& calls, CUstream stream, void* to, std::size_t bytes,
-                     unsigned char value, std::uint64_t ns);
+                     unsigned char value, std::uint64_t ns, bool early = false);
 
 /// After `ns`, copies the head of `from`, as far as both go.
 CUresult launch_copy(const Calls& calls, CUstream stream, void* to, std::size_t to_bytes,

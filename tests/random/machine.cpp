@@ -139,6 +139,7 @@ std::int32_t Machine::run(const Operation& o, int capture) {
     case Verb::check_host:
         return run_memory(o);
     case Verb::fill:
+    case Verb::overlap:
     case Verb::copy:
     case Verb::memset:
     case Verb::memset_now:
@@ -188,6 +189,7 @@ std::int32_t Machine::run_objects(const Operation& o) {
         return code(cudaDeviceEnablePeerAccess(static_cast<int>(name), 0));
     case Verb::fail: {
         const auto& entry = kEntries[name % std::size(kEntries)];
+        if (entry.name == std::string_view("cuMemFree_v2")) keeps_memory_ = true;
         simcuda::control::fail(entry.name, static_cast<std::uint64_t>(o.args[1]), entry.code,
                                static_cast<std::uint64_t>(o.args[2]));
         return 0;
@@ -248,12 +250,13 @@ std::int32_t Machine::run_memory(const Operation& o) {
 std::int32_t Machine::run_work(const Operation& o) {
     switch (o.verb) {
     case Verb::fill:
+    case Verb::overlap:
         effect([this, o] {
             fill_content(block(o.args[0]).content, block(o.args[0]).size, o.args[2]);
         });
         return code(launch_fill(calls(o.args[1]), stream(o.args[1]), block(o.args[0]).at,
                                 block(o.args[0]).size, static_cast<unsigned char>(o.args[2]),
-                                static_cast<std::uint64_t>(o.args[3])));
+                                static_cast<std::uint64_t>(o.args[3]), o.verb == Verb::overlap));
     case Verb::copy: {
         LiveBlock& to = block(o.args[0]);
         LiveBlock& from = block(o.args[1]);

@@ -89,7 +89,7 @@ class Machine {
     std::map<int, std::vector<std::function<void()>>> captured_; ///< by the capture's serial
     int capture_ = -1;                                           ///< of the operation under way
     bool wrong_ = false;
-    bool published_ = false;
+    bool keeps_memory_ = false; ///< an importer may hold some, or the driver failed to free it
     std::array<bool, kDevices> used_{true}; ///< devices with a context
 };
 

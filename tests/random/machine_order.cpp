@@ -112,7 +112,7 @@ std::int32_t Machine::publish(const Operation& o) {
     cudaIpcMemHandle_t handle{};
     const std::int32_t result = code(cudaIpcGetMemHandle(&handle, to.at));
     if (result == 0) {
-        published_ = true;
+        keeps_memory_ = true;
         simcuda::control::host_access(to.at, to.size, true);
     }
     return result;
@@ -164,7 +164,7 @@ int Machine::clean_up() {
         std::size_t free = 0;
         std::size_t total = 0;
         if (const auto r = code(cudaMemGetInfo(&free, &total))) return failed("cudaMemGetInfo", r);
-        if (free == total || published_) continue; // what importers may hold stays taken
+        if (free == total || keeps_memory_) continue;
         std::fprintf(stderr, "random: device %d: %zu bytes are still taken\n", device,
                      total - free);
         if (status == kFine) status = kMemoryLeft;

@@ -2,6 +2,7 @@
 // says which of them went wrong. `--help` lists the commands.
 #include "core/order/rules.h"
 #include "tests/random/generator.h"
+#include "tests/random/interpreter.h"
 #include "tests/random/judge.h"
 #include "tests/random/shrinker.h"
 
@@ -31,6 +32,7 @@ commands:
   seed S [PROFILE]      one program, with all that it says
   show S [PROFILE]      its text
   native N [SEED]       N programs without the shim
+  soak N                N programs, all with seeds drawn
   table N               each rule switched off: the first program that finds it
   file PATH...          programs from files
 )";
@@ -177,7 +179,7 @@ int files(const Settings& settings, const std::vector<std::string>& paths) {
 int main(int argc, char** argv) {
     std::vector<std::string> words(argv + 1, argv + argc);
     if (words.size() == 2 && words[0] == "--serve")
-        return serve(static_cast<unsigned>(std::stoul(words[1])));
+        return serve(static_cast<unsigned>(std::stoul(words[1])), interpret);
     Settings settings;
     settings.self = argv[0];
     const auto take = [&](const char* name) {
@@ -210,6 +212,7 @@ int main(int argc, char** argv) {
             bad += run_many(settings, drawn(2), half, false);
             return bad == 0 ? 0 : 1;
         }
+        if (command == "soak") return run_many(settings, drawn(2), number(1), false) == 0 ? 0 : 1;
         if (command == "native") return run_many(settings, drawn(2), number(1), true) == 0 ? 0 : 1;
         if (command == "table") return table(settings, number(1));
         if (command == "seed") return one(settings, number(1), profile(2));

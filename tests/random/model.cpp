@@ -33,15 +33,13 @@ void Model::note(Users& users, bool write, Stamp stamp, const Clock& clock) {
     }
 }
 
-bool Model::host_knows_all(const Clock& clock) const {
+// Whether a query of `thread` about all of this must say "ready".
+bool Model::is_ready(const Clock& clock, int thread) const {
     for (std::uint32_t slot = 0; slot < clock.size(); ++slot) {
-        if (!knows(host_, {slot, clock[slot]})) return false;
+        const Stamp stamp{slot, clock[slot]};
+        if (!knows(host_, stamp) && !knows(freed_[index(thread)], stamp)) return false;
     }
     return true;
-}
-
-bool Model::host_knows(const Stream& s) const {
-    return knows(host_, {s.slot, s.slot < s.last.size() ? s.last[s.slot] : 0});
 }
 
 // Whether streams have been made that nothing orders among one another.
@@ -61,7 +59,8 @@ Model::Stream& Model::make_stream(Kind kind, std::int64_t device, std::int64_t n
     s.device = device;
     s.name = name;
     s.thread = thread;
-    s.slot = static_cast<std::uint32_t>(streams_.size());
+    s.slot = static_cast<std::uint32_t>(slots_.size());
+    slots_.push_back(&s);
     epochs_.push_back(0);
     return s;
 }
@@ -92,8 +91,8 @@ bool Model::stream_exists(std::int64_t stream) const {
 }
 
 std::optional<std::int64_t> Model::stream_of_slot(std::uint32_t slot, int thread) const {
-    if (slot == 0 || slot > streams_.size()) return std::nullopt;
-    const Stream& s = *streams_[slot - 1];
+    if (slot == 0 || slot >= slots_.size()) return std::nullopt;
+    const Stream& s = *slots_[slot];
     if (!s.alive || s.device != device_of(thread)) return std::nullopt;
     if (s.kind == Kind::per_thread && s.thread != thread) return std::nullopt;
     return s.name;
@@ -111,16 +110,21 @@ std::optional<Model::Origin> Model::capture_of(int thread) const {
 // nowhere said, so that here they tie nothing.
 Clock Model::own_clock(const Stream& s) const {
     Clock clock = host_;
+    join(clock, work_);
     join(clock, s.last);
     return clock;
 }
 
 bool Model::hides_gate(const Stream& s) const {
-    return depends_on_gate(clock_for(s)) && !depends_on_gate(own_clock(s));
+    const Clock all = clock_for(s);
+    const Clock own = own_clock(s);
+    return std::any_of(gates_.begin(), gates_.end(), [&](const Gate& gate) {
+        return knows(all, gate.stamp) && !knows(own, gate.stamp);
+    });
 }
 
-Clock Model::clock_for(const Stream& s) const {
-    Clock clock = own_clock(s);
+// The legacy stream waits for all blocking streams, and they for it.
+void Model::join_legacy_rules(Clock& clock, const Stream& s) const {
     if (s.kind == Kind::legacy) {
         for (const auto& other : streams_) {
             if (other->alive && other->device == s.device && other->blocking())
@@ -130,14 +134,42 @@ Clock Model::clock_for(const Stream& s) const {
         const auto legacy = legacy_.find(s.device);
         if (legacy != legacy_.end()) join(clock, legacy->second->last);
     }
+}
+
+Clock Model::clock_for(const Stream& s) const {
+    Clock clock = own_clock(s);
+    join_legacy_rules(clock, s);
+    return clock;
+}
+
+// Behind what the kernel in front came behind, and what the host and other streams ask for now;
+// that a cudaFree has waited meanwhile is not relied on.
+Clock Model::early_clock(const Stream& s) const {
+    Clock clock = host_;
+    join(clock, s.front);
+    join_legacy_rules(clock, s);
     return clock;
 }
 
 Stamp Model::submit(Stream& s, Clock clock) {
+    s.after_kernel = false;
+    if (lean_ != Lean::all) freed_ = {}; // the shim's answers after a free hold until further work
     const Stamp stamp{s.slot, ++epochs_[s.slot]};
     if (clock.size() <= s.slot) clock.resize(s.slot + 1);
     clock[s.slot] = stamp.epoch;
     s.last = std::move(clock);
+    return stamp;
+}
+
+// A kernel that may start before the one in front of it has a slot of its own, since its place on
+// the stream does not say what it comes behind. What follows comes behind both.
+Stamp Model::submit_early(Stream& s, Clock clock) {
+    const Stamp stamp{static_cast<std::uint32_t>(slots_.size()), 1};
+    slots_.push_back(&s);
+    epochs_.push_back(1);
+    clock.resize(slots_.size());
+    clock[stamp.slot] = 1;
+    join(s.last, clock);
     return stamp;
 }
 
@@ -159,22 +191,28 @@ Verdict Model::work(Stream& s, const Work& what, bool commit) {
     for (const Access& access : what.accesses) {
         if (!access.buffer->alive) return Verdict::no();
         const bool here = access.buffer->is_host || access.buffer->device == s.device;
-        const bool reached = what.copies ? s.capture == nullptr : peers_[index(s.device)];
+        const bool reached =
+            what.copies ? s.capture == nullptr : peers_[index(s.device)] && !access.buffer->async;
         if (!here && !reached) return Verdict::no();
     }
     if (s.capture != nullptr)
         return what.host_waits ? Verdict::no() : captured_work(s, what.accesses, commit);
     if (legacy_forbidden(s)) return Verdict::no();
-    const Clock clock = clock_for(s);
+    const bool early = what.early && s.after_kernel;
+    const Clock clock = early ? early_clock(s) : clock_for(s);
     if (what.host_waits && depends_on_gate(clock)) return Verdict::no();
     for (const Access& access : what.accesses) {
         if (const auto missing = conflict(access.buffer->users, access.write, clock))
             return {false, 0, true, missing};
     }
     if (!commit) return {};
-    const Stamp stamp = submit(s, clock);
+    const Stamp stamp = early ? submit_early(s, clock) : submit(s, clock);
     for (const Access& access : what.accesses)
-        note(access.buffer->users, access.write, stamp, s.last);
+        note(access.buffer->users, access.write, stamp, early ? clock : s.last);
+    if (what.kernel && !early) {
+        s.after_kernel = true;
+        s.front = clock;
+    }
     if (what.host_waits) join(host_, s.last);
     return {};
 }
@@ -249,6 +287,7 @@ Verdict Model::step_objects(const Operation& o, bool commit) {
     switch (o.verb) {
     case Verb::device:
         if (commit) current_[index(o.thread)] = name;
+        if (commit && name != 0) finished_level_ = true;
         return {};
     case Verb::stream:
         if (name <= 0 || created_.count(name) != 0) return Verdict::no();
@@ -261,9 +300,6 @@ Verdict Model::step_objects(const Operation& o, bool commit) {
         Stream* const s = name > 0 ? find_stream(name, o.thread) : nullptr;
         // A gate would shut in a legacy stream unseen by clock_for().
         if (s == nullptr || s->capture != nullptr || !gates_.empty()) return Verdict::no();
-        // Nor does anybody say that the legacy stream still waits for what a stream left behind.
-        if (s->kind == Kind::blocking && !order_is_lost(s->device) && !host_knows(*s))
-            return Verdict::no();
         if (commit) {
             s->alive = false;
             created_.erase(name);
@@ -285,13 +321,13 @@ Verdict Model::step_objects(const Operation& o, bool commit) {
     case Verb::peers: {
         const auto device = index(device_of(o.thread));
         if (index(name) == device || peers_[device] || capturing()) return Verdict::no();
-        if (commit) peers_[device] = true;
+        if (commit) peers_[device] = finished_level_ = true;
         return {};
     }
     case Verb::fail: // the driver giving memory back for want of it waits, which a gate would not
                      // end
         if (!gates_.empty()) return Verdict::no();
-        if (commit) failures_ = true;
+        if (commit) failures_ = finished_level_ = true;
         return {};
     default: // advance concerns the simulated CUDA alone
         return {};
@@ -319,10 +355,16 @@ Verdict Model::step_work(const Operation& o, bool commit) {
     if (arguments_of(o.verb).starts_with("bb") && o.args[0] == o.args[1]) return Verdict::no();
     switch (o.verb) {
     case Verb::fill:
+        return on(1, {{{block(0), true}}, false, false, true, false});
+    case Verb::overlap: {
+        const Stream* const s = usable_stream(o.args[1], o.thread);
+        if (s == nullptr || s->capture != nullptr) return Verdict::no();
+        return on(1, {{{block(0), true}}, false, false, true, true});
+    }
     case Verb::memset:
         return on(1, {{{block(0), true}}});
     case Verb::copy:
-        return on(2, {{{block(0), true}, {block(1), false}}});
+        return on(2, {{{block(0), true}, {block(1), false}}, false, false, true, false});
     case Verb::memset_now:
         return now({{{block(0), true}}});
     case Verb::h2d:

@@ -4,7 +4,7 @@
 // The model keeps its own happens-before order, by CUDA's rules alone: a clock per stream, one for
 // the host (its threads take turns), the last write and the reads of every buffer. It knows nothing
 // of a caching allocator. Its rule is stricter than a GPU's in one place: what cudaFree natively
-// waits for orders nothing unless `lean` is asked for.
+// waits for orders only what a Lean allows.
 //
 // Invariant: a program of which every operation is legal has no race, no deadlock and no use of
 // memory outside its life, whatever the timing.
@@ -44,8 +44,7 @@ struct Verdict {
 
 class Model {
   public:
-    /// `lean`: cudaFree's native wait counts, as in a program that relies on it.
-    explicit Model(bool lean = false) : lean_(lean) {}
+    explicit Model(Lean lean = Lean::nothing) : lean_(lean) {}
 
     /// Says whether the operation is legal now; changes nothing.
     Verdict check(const Operation& operation) { return step(operation, false); }
@@ -88,6 +87,8 @@ class Model {
         std::int64_t name = 0;
         int thread = -1; ///< of a per-thread one
         Clock last;
+        bool after_kernel = false; ///< then the kernel in front came behind `front`
+        Clock front;
         std::shared_ptr<Capture> capture;
         Clock captured;      ///< its clock inside the capture
         bool unseen = false; ///< a free in its order is on its way that no clock shows
@@ -156,21 +157,26 @@ class Model {
     Stream& make_stream(Kind kind, std::int64_t device, std::int64_t name, int thread);
     Stream* usable_stream(std::int64_t name, int thread); ///< null: none here, or of another device
     Clock own_clock(const Stream& s) const;               ///< without what legacy rules add
-    Clock clock_for(const Stream& s) const;               ///< of the next work on it
+    void join_legacy_rules(Clock& clock, const Stream& s) const;
+    Clock early_clock(const Stream& s) const;
+    Clock clock_for(const Stream& s) const; ///< of the next work on it
     /// Waits for a gate by a tie that may or may not be there.
     bool hides_gate(const Stream& s) const;
+    Stamp submit_early(Stream& s, Clock clock);
     Stamp submit(Stream& s, Clock clock);
     struct Work {
         std::vector<Access> accesses;
         bool host_waits = false; ///< the call returns when it is done
         bool copies = false;     ///< a copy needs no peer access
+        bool kernel = false;
+        bool early = false; ///< it need not wait for the kernel in front
     };
     Verdict work(Stream& s, const Work& what, bool commit);
     Verdict captured_work(Stream& s, const std::vector<Access>& accesses, bool commit);
     std::optional<Stamp> conflict(const Users& users, bool write, const Clock& clock) const;
     static void note(Users& users, bool write, Stamp stamp, const Clock& clock);
-    bool host_knows(const Stream& s) const;
-    bool host_knows_all(const Clock& clock) const;
+    std::optional<Stamp> unseen_result(const Buffer& buffer) const;
+    bool is_ready(const Clock& clock, int thread) const;
     bool order_is_lost(std::int64_t device) const;
     std::optional<Stamp> unknown_to_host(const Buffer& buffer, bool write) const;
     Clock all_of(std::int64_t device) const;
@@ -183,8 +189,9 @@ class Model {
     static void join(Clock& into, const Clock& other);
     static bool knows(const Clock& clock, Stamp stamp);
 
-    bool lean_;
-    std::vector<std::unique_ptr<Stream>> streams_; ///< all that ever were; slot = index + 1
+    Lean lean_;
+    std::vector<std::unique_ptr<Stream>> streams_; ///< all that ever were
+    std::vector<Stream*> slots_{nullptr};          ///< the stream that a slot's work is on
     std::map<std::int64_t, Stream*> created_;      ///< by name
     std::map<std::int64_t, Stream*> legacy_;       ///< by device
     std::map<std::pair<int, std::int64_t>, Stream*> per_thread_;
@@ -199,6 +206,10 @@ class Model {
     std::vector<Gate> gates_;
     std::vector<std::uint32_t> epochs_{0};
     Clock host_;
+    std::array<Clock, kThreads> freed_; ///< what each thread's frees have natively waited for
+    Clock work_;                        ///< what all later work comes behind, beside host_
+    bool finished_level_ = false;       ///< the shim may be at a level without barriers
+    Clock results_;                     ///< what the host may look at the results of, beside host_
     int next_capture_ = 0;
     bool failures_ = false; ///< calls are made to fail
 };

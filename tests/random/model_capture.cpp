@@ -99,7 +99,7 @@ Verdict Model::wait_event(const Operation& o, bool commit) {
 Verdict Model::begin_capture(const Operation& o, bool commit) {
     Stream* const s = usable_stream(o.args[0], o.thread);
     if (s == nullptr || s->kind == Kind::legacy || s->capture != nullptr || !gates_.empty() ||
-        o.args[1] > kRelaxed || (s->kind == Kind::per_thread && s->last.empty()))
+        o.args[1] > kRelaxed)
         return Verdict::no();
     if (!commit) return {};
     const auto capture = std::make_shared<Capture>();

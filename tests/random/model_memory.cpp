@@ -20,6 +20,12 @@ void Model::end_life(Buffer& buffer) {
     }
 }
 
+std::optional<Stamp> Model::unseen_result(const Buffer& buffer) const {
+    Clock known = host_;
+    join(known, results_);
+    return conflict(buffer.users, false, known);
+}
+
 Verdict Model::step_memory(const Operation& o, bool commit) {
     const std::size_t name = index(o.args[0]);
     switch (o.verb) {
@@ -60,7 +66,8 @@ Verdict Model::step_memory(const Operation& o, bool commit) {
     default: { // set_host and check_host
         if (name >= kPinned) return {};
         if (!hosts_[name].alive) return Verdict::no();
-        const auto missing = unknown_to_host(hosts_[name], o.verb == Verb::set_host);
+        const auto missing = o.verb == Verb::set_host ? unknown_to_host(hosts_[name], true)
+                                                      : unseen_result(hosts_[name]);
         return missing ? Verdict{false, 0, true, missing} : Verdict{};
     }
     }
@@ -86,7 +93,15 @@ Verdict Model::free_plain(const Operation& o, bool commit) {
     }
     if (const auto missing = conflict(block.users, true, known)) return {false, 0, true, missing};
     if (!commit) return {};
-    if (lean_ && !capturing()) host_ = std::move(known);
+    // Beside a capture the shim does not wait, which is a known difference.
+    if (!capturing() && !block.async) {
+        if (lean_ != Lean::nothing) {
+            join(results_, known);
+            join(freed_[index(o.thread)], known);
+            if (lean_ == Lean::work && !finished_level_) join(work_, known);
+        }
+        if (lean_ == Lean::all) host_ = std::move(known);
+    }
     end_life(block);
     return {};
 }
@@ -139,19 +154,18 @@ Verdict Model::step_waits(const Operation& o, bool commit) {
         return {};
     }
     case Verb::query: {
-        // Says "ready" for certain once the host knows all of the stream. A new one may have been
-        // made to wait by the shim.
+        // Says "ready" for certain once the host knows all of the stream.
         Stream* const s = usable_stream(o.args[0], o.thread);
         if (s == nullptr || s->capture != nullptr || legacy_forbidden(*s) ||
             forbidden(o.thread, false))
             return Verdict::no();
-        const bool known = s->slot < s->last.size() && !s->unseen && host_knows_all(s->last);
+        const bool known = !s->unseen && is_ready(s->last, o.thread);
         return {true, 0, known, std::nullopt};
     }
     default: { // query_event
         const Event& e = events_[index(o.args[0])];
         if (!e.alive || e.capture != nullptr || forbidden(o.thread, false)) return Verdict::no();
-        return {true, 0, host_knows_all(e.clock), std::nullopt};
+        return {true, 0, is_ready(e.clock, o.thread), std::nullopt};
     }
     }
 }
@@ -178,6 +192,7 @@ Verdict Model::step_gates(const Operation& o, bool commit) {
     }
     if (gate == gates_.end() || depends_on_gate(clock)) return Verdict::no();
     if (!commit) return {};
+    if (o.verb == Verb::write_value) finished_level_ = true;
     submit(*s, clock);
     gates_.erase(gate);
     return {};
@@ -191,6 +206,14 @@ Verdict Model::step_contexts(const Operation& o, bool commit) {
         for (const Buffer& block : blocks_) {
             if (block.alive && block.async && block.device == device) return Verdict::no();
         }
+        Clock known = host_;
+        join(known, all_of(device));
+        const auto used_elsewhere = [&](const Buffer& buffer) {
+            return buffer.alive && buffer.device == device && conflict(buffer.users, true, known);
+        };
+        if (std::any_of(blocks_.begin(), blocks_.end(), used_elsewhere) ||
+            std::any_of(hosts_.begin(), hosts_.end(), used_elsewhere))
+            return Verdict::no();
         if (!commit) return {};
         join(host_, all_of(device));
         for (const auto& s : streams_) {
@@ -224,7 +247,9 @@ Verdict Model::step_contexts(const Operation& o, bool commit) {
     // Only a block that begins its segment can be exported under the shim.
     const bool certain = o.verb != Verb::publish;
     const auto missing = unknown_to_host(block, true);
-    return missing ? Verdict{false, 0, true, missing} : Verdict{true, 0, certain, std::nullopt};
+    if (missing) return {false, 0, true, missing};
+    if (commit) finished_level_ = true;
+    return {true, 0, certain, std::nullopt};
 }
 
 } // namespace random_programs

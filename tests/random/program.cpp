@@ -116,8 +116,10 @@ bool parse_setting(std::string_view line, Program& program) {
 
 } // namespace
 
-bool leans(const Program& program) {
-    return program.conf.find("free:sync") != std::string::npos;
+Lean lean_of(const Program& program) {
+    if (program.conf.find("free:sync") != std::string::npos) return Lean::all;
+    if (program.conf.find("free:auto") == std::string::npos) return Lean::nothing;
+    return program.conf.find("order:finished") == std::string::npos ? Lean::work : Lean::results;
 }
 
 std::string_view arguments_of(Verb verb) {

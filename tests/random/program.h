@@ -51,8 +51,14 @@ struct Program {
     std::vector<Operation> operations;
 };
 
-/// Whether the program may rely on what cudaFree waits for, since the shim is told to wait too.
-bool leans(const Program& program);
+/// How far a program may rely on what cudaFree natively waits for, given what the shim is told.
+enum class Lean {
+    nothing, ///< free:async
+    results, ///< free:auto: what was copied to the host is there, events and streams are ready
+    work,    ///< the same while reuse goes by fences: and later work comes behind it
+    all,     ///< free:sync
+};
+Lean lean_of(const Program& program);
 
 /// One letter per argument, see verbs.def.
 std::string_view arguments_of(Verb verb);

@@ -60,18 +60,18 @@ bool receive_text(int file, std::string& text) {
 
 /// In the child: never returns to the server's loop.
 [[noreturn]] void run_here(const Program& program, std::span<std::int32_t> codes, int messages,
-                           unsigned limit_s) {
+                           unsigned limit_s, Interpreter interpreter) {
     dup2(messages, STDERR_FILENO);
     alarm(limit_s);
     setenv("CACHEALLOC_CONF", program.conf.c_str(), 1);
     setenv("SIMCUDA", program.sim.c_str(), 1);
     setenv("CACHEALLOC_TEST_DISABLE", program.off.c_str(), 1);
-    std::exit(interpret(program, codes));
+    std::exit(interpreter(program, codes));
 }
 
 } // namespace
 
-int serve(unsigned limit_s) {
+int serve(unsigned limit_s, Interpreter interpreter) {
     // The answers go where nobody else writes.
     const int answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
     const int messages = memfd_create("messages", MFD_CLOEXEC);
@@ -90,7 +90,7 @@ int serve(unsigned limit_s) {
         lseek(messages, 0, SEEK_SET);
         const pid_t child = fork();
         if (child < 0) stop("fork");
-        if (child == 0) run_here(*program, codes, messages, limit_s);
+        if (child == 0) run_here(*program, codes, messages, limit_s, interpreter);
         int status = 0;
         while (waitpid(child, &status, 0) < 0) {
         }

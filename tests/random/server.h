@@ -7,6 +7,7 @@
 #include "tests/random/program.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,12 @@ struct Run {
     std::string messages;            ///< what it wrote to standard error
 };
 
+/// interpret(), of interpreter.h.
+using Interpreter = int (*)(const Program&, std::span<std::int32_t>);
+
 /// Reads programs from standard input and runs each in a child, until the input ends. Returns an
 /// exit status. `limit_s`: a run that takes longer is ended (status 142).
-int serve(unsigned limit_s);
+int serve(unsigned limit_s, Interpreter interpreter);
 
 class Server {
   public:
