@@ -36,6 +36,14 @@ CUresult pool_found(CUresult result, CUmemAllocationType type) {
     return result;
 }
 
+CUresult pinned(CUresult result, void* const* host, std::size_t bytes) {
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr && state->host_watch.on()) {
+        state->host_watch.reachable.pinned(reinterpret_cast<std::uintptr_t>(*host), bytes);
+    }
+    return result;
+}
+
 template <class Call>
 CUresult end(const void* host, Call call) {
     Process* const state = process();
@@ -88,11 +96,28 @@ CUresult hook_cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsi
     const CUresult result = real.cuMemHostGetDevicePointer_v2(device, host, flags);
     Process* const state = process();
     if (result != CUDA_SUCCESS || state == nullptr || !state->host_watch.on()) return result;
-    const auto pointer = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(host));
-    const auto base = attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, pointer);
-    const auto bytes = attribute<std::size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, pointer);
-    state->host_watch.reachable.mapped(base != 0 ? base : pointer, bytes);
+    HostReachable& reachable = state->host_watch.reachable;
+    const auto address = reinterpret_cast<std::uintptr_t>(host);
+    if (const std::uint64_t bytes = reachable.pinned_bytes(address)) {
+        reachable.mapped(address, bytes);
+        return result;
+    }
+    const auto base = attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address);
+    const auto bytes = attribute<std::size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, address);
+    reachable.mapped(base != 0 ? base : address, bytes);
     return result;
+}
+
+CUresult hook_cuMemHostAlloc(void** host, std::size_t bytes, unsigned int flags) {
+    return pinned(real.cuMemHostAlloc(host, bytes, flags), host, bytes);
+}
+
+CUresult hook_cuMemAllocHost_v2(void** host, std::size_t bytes) {
+    return pinned(real.cuMemAllocHost_v2(host, bytes), host, bytes);
+}
+
+CUresult hook_cuMemHostRegister_v2(void* host, std::size_t bytes, unsigned int flags) {
+    return pinned(real.cuMemHostRegister_v2(host, bytes, flags), &host, bytes);
 }
 
 CUresult hook_cuMemFreeHost(void* host) {

@@ -30,13 +30,19 @@ class HostReachable {
     // Managed memory that is never freed: a module's variables, a pool of managed memory.
     void managed_for_ever();
 
+    // A pinned allocation of this size begins at `address`. Only those that may be a library's own
+    // are remembered: the driver is asked for the size of the others, if need be.
+    void pinned(std::uintptr_t address, std::uint64_t bytes);
+    // The size of the remembered one that begins at `address`, else 0.
+    std::uint64_t pinned_bytes(std::uintptr_t address);
+
     // The program was given the device address of a pinned allocation that begins at `address` on
     // the host; `bytes` is its size, 0 if the driver does not say.
     void mapped(std::uintptr_t address, std::uint64_t bytes);
 
     // The memory that began at `address`, if it was any of these, is about to be freed: from then
-    // on another thread may be given the address. Returns whether it was; if it is not freed after
-    // all, it has to be said again.
+    // on another thread may be given the address. Returns whether it counted; if it is not freed
+    // after all, it has to be said again.
     bool freeing(std::uintptr_t address);
     void not_freed(std::uintptr_t address) { add(address); }
 
@@ -54,6 +60,12 @@ class HostReachable {
     std::atomic<std::uint64_t> largest_{0};
     std::mutex mutex_;
     std::array<std::uintptr_t, kMost> addresses_{}; // 0: free
+    struct Pinned {
+        std::uintptr_t address = 0; // 0: free
+        std::uint64_t bytes = 0;
+    };
+    std::atomic<std::uint32_t> pinned_count_{0};
+    std::array<Pinned, kMost> pinned_{};
 };
 
 } // namespace cachealloc::shim

@@ -43,6 +43,23 @@ TEST_CASE(
     CHECK_FALSE(memory.any());
 }
 
+TEST_CASE("HostReachable: small pinned allocations are remembered until they are freed") {
+    HostReachable memory;
+    memory.pinned(0x1000, 4);
+    memory.pinned(0x2000, HostReachable::kLibraryBytes + 1);
+    CHECK(memory.pinned_bytes(0x1000) == 4);
+    CHECK(memory.pinned_bytes(0x1004) == 0);
+    CHECK(memory.pinned_bytes(0x2000) == 0);
+    memory.pinned(0x1000, 8); // the address came back unseen
+    CHECK(memory.pinned_bytes(0x1000) == 8);
+    CHECK_FALSE(memory.freeing(0x1000)); // it did not count
+    CHECK(memory.pinned_bytes(0x1000) == 0);
+    for (std::uintptr_t i = 1; i <= 2 * HostReachable::kMost; ++i)
+        memory.pinned(i << 12, 4);
+    CHECK(memory.pinned_bytes(1 << 12) == 4);
+    CHECK(memory.pinned_bytes(std::uintptr_t{2 * HostReachable::kMost} << 12) == 0);
+}
+
 TEST_CASE("HostReachable: a pool of managed memory counts for ever") {
     HostReachable memory;
     memory.managed_for_ever();
