@@ -119,7 +119,8 @@ OrderResult DevicePool::wait_as_natively(Stamp stamp) {
 bool DevicePool::order_later_work(Stamp stamp) {
     if (fences_.level() != OrderLevel::fenced || !rule_on(Rule::device_order)) return false;
     count(slow_.barriers);
-    return fences_.barrier(stamp).done() && fences_.settled(stamp, true);
+    if (fences_.barrier(stamp).done()) return fences_.settled(stamp, true);
+    return wait_as_natively(stamp).done(); // a capture has begun meanwhile, or the call failed
 }
 
 PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine) {

@@ -174,8 +174,10 @@ class DevicePool {
     /// the order of a stream that has not come that far. O(blocks).
     std::uint64_t wholly_free_bytes();
 
-    /// How many allocations have been served so far. O(threads), no lock.
-    std::uint64_t hand_outs() const { return cache_.total(Counter::allocations); }
+    /// Allocations served and frees so far. O(threads), no lock.
+    std::uint64_t changes() const {
+        return cache_.total(Counter::allocations) + cache_.total(Counter::frees);
+    }
 
     PoolStatistics statistics() const;
     Fences& fences() { return fences_; }

@@ -3,8 +3,10 @@
 //
 // Such a kernel may meet a block's former users although it comes later on their stream: K0 uses x,
 // cudaFree(x), cudaMalloc gives x again, K1 may start while K0 still runs. Natively the free would
-// have waited. So a launch that follows a hand-out gives the permission up: without the attribute
-// it starts behind all that came before, and a kernel's wait for its predecessor returns at once.
+// have waited. So a launch that follows an allocation or a free gives the permission up: without
+// the attribute it starts behind all that came before, and a kernel's wait for its predecessor
+// returns at once. An event wait between the two would not do: on an H200 (CUDA 13.0) K1 started
+// early all the same, behind a wait for an event of its own stream and of another one.
 #include "shim/driver.h"
 #include "shim/process.h"
 #include "shim/submit.h"
@@ -51,7 +53,7 @@ bool is_captured(const Process& state, CUstream stream, bool per_thread) {
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// The launch without the permission, if it follows a hand-out on its stream.
+// The launch without the permission, if the pool has changed since the stream was put in order.
 template <class Launch>
 CUresult launch_in_order(Process& state, const CUlaunchConfig& config, bool per_thread,
                          Launch call) {
@@ -59,15 +61,15 @@ CUresult launch_in_order(Process& state, const CUlaunchConfig& config, bool per_
     if (context == nullptr) return call(&config);
     static thread_local char t_self;
     const OverlapMarks::Key key{config.hStream, per_thread ? &t_self : nullptr};
-    const std::uint64_t hand_outs = context->pool.hand_outs();
-    if (context->overlaps.in_order(key, hand_outs)) return call(&config);
+    const std::uint64_t changes = context->pool.changes();
+    if (context->overlaps.in_order(key, changes)) return call(&config);
     std::vector<CUlaunchAttribute> attributes(config.attrs, config.attrs + config.numAttrs);
     std::erase_if(attributes, [](const CUlaunchAttribute& one) { return may_overlap(one); });
     CUlaunchConfig ordered = config;
     ordered.attrs = attributes.data();
     ordered.numAttrs = static_cast<unsigned>(attributes.size());
     const CUresult result = call(&ordered);
-    if (result == CUDA_SUCCESS) context->overlaps.launched(key, hand_outs);
+    if (result == CUDA_SUCCESS) context->overlaps.launched(key, changes);
     return result;
 }
 

@@ -1,7 +1,7 @@
-// Up to which hand-out of the pool each stream has been put in order by a launch that does not
-// overlap its predecessor.
+// Up to which change of the pool (an allocation, a free) each stream has been put in order by a
+// launch that does not overlap its predecessor.
 //
-// Invariant: what is forgotten or unknown counts as "hand-outs since", which costs an overlap and
+// Invariant: what is forgotten or unknown counts as "changes since", which costs an overlap and
 // nothing else. A stream's mark is set after its launch went to the driver, so a launch of another
 // thread on the same stream that comes before it finds no mark yet.
 #pragma once
@@ -24,22 +24,22 @@ class OverlapMarks {
         friend bool operator==(const Key&, const Key&) = default;
     };
 
-    // Whether nothing was handed out since the stream's mark, `now` being the count of hand-outs.
+    // Whether nothing changed since the stream's mark, `now` being the count of changes.
     bool in_order(const Key& key, std::uint64_t now) {
         const std::lock_guard lock(mutex_);
         const Mark& mark = mark_of(key);
-        return mark.known && mark.key == key && mark.hand_outs == now;
+        return mark.known && mark.key == key && mark.changes == now;
     }
 
-    void launched(const Key& key, std::uint64_t hand_outs) {
+    void launched(const Key& key, std::uint64_t changes) {
         const std::lock_guard lock(mutex_);
-        mark_of(key) = {key, hand_outs, true};
+        mark_of(key) = {key, changes, true};
     }
 
   private:
     struct Mark {
         Key key{};
-        std::uint64_t hand_outs = 0;
+        std::uint64_t changes = 0;
         bool known = false;
     };
     Mark& mark_of(const Key& key) {

@@ -18,7 +18,7 @@ enum class Rule : std::uint32_t {
     capture_aside,   ///< beside an open capture the pool serves nothing and records nothing
     transition_sync, ///< the step down to `finished` waits for what was handed out before it
     ordered_exit,    ///< streams that end the total order wait for all work before them
-    programmatic,    ///< a launch that may overlap its predecessor does not after a hand-out
+    programmatic,    ///< a launch that may overlap its predecessor does not after a change
     stream_event,    ///< a block freed on a stream goes to others finished or behind a wait
     stream_identity, ///< streams are told apart by what never comes back, not by their handles
     host_visible,    ///< a free waits where the host may look at results that nothing else awaits

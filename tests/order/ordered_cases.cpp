@@ -186,6 +186,17 @@ void programmatic() {
     drain();
 }
 
+/// Nothing is handed out, but natively the free waits for the kernel in front (free:auto).
+void programmatic_free() {
+    Byte* const block = allocate();
+    Byte* const unrelated = allocate();
+    drain();
+    ORDER_CHECK(fill(kLegacy, block, kOld, kBytes, kLateNs));
+    release(unrelated);
+    ORDER_CHECK(fill_early(kLegacy, block, kNew, kBytes));
+    drain();
+}
+
 /// Behind a barrier, on the stream of the former user.
 void programmatic_fenced() {
     const cudaStream_t stream = make_stream();
@@ -214,6 +225,7 @@ constexpr Case kCases[] = {
     {"ordered_exit_context", exit_context},
     {"ordered_unseen_submitter", unseen_submitter},
     {"programmatic", programmatic},
+    {"programmatic_free", programmatic_free},
     {"programmatic_fenced", programmatic_fenced},
 };
 
