@@ -1,6 +1,7 @@
 #include "shim/cuda_source.h"
 
 #include "shim/driver.h"
+#include "shim/escapes.h"
 #include "shim/foreign_writers.h"
 #include "shim/process.h"
 
@@ -18,7 +19,7 @@ CurrentContext::~CurrentContext() {
 }
 
 SourceResult CudaSource::allocate(std::uint64_t bytes) {
-    if (process_.total_order.may_wait() && unseen_submitters_present()) {
+    if (process_.total_order.may_wait() && (unseen_submitters_present() || escapes_present())) {
         process_.total_order.leave_to_unseen_work();
     }
     if (foreign_writers_present()) {

@@ -1,6 +1,8 @@
 // The C library's own dlsym and dlvsym, which this library hides from everyone, itself included.
 #pragma once
 
+#include <atomic>
+
 namespace cachealloc::shim {
 
 using DlsymFunction = void* (*)(void* handle, const char* name);
@@ -18,3 +20,9 @@ void* real_dlsym(void* handle, const char* name);
 void* real_dlvsym(void* handle, const char* name, const char* version);
 
 } // namespace cachealloc::shim
+
+// Where they are kept; set by find_real_dlsym(). dlsym_stubs.S jumps through them.
+extern "C" {
+extern std::atomic<cachealloc::shim::DlsymFunction> cachealloc_real_dlsym;
+extern std::atomic<cachealloc::shim::DlvsymFunction> cachealloc_real_dlvsym;
+}

@@ -2,6 +2,7 @@
 
 #include "shim/cuda_source.h"
 #include "shim/driver.h"
+#include "shim/escapes.h"
 #include "shim/foreign_writers.h"
 #include "shim/process.h"
 #include "shim/relaxed_capture.h"
@@ -20,7 +21,8 @@ void TotalOrder::stream_created(CUstream stream, bool blocking) {
     if (blocking && !any_blocking_.exchange(true, std::memory_order_acq_rel)) return;
     leave();
     if (!pending_.load(std::memory_order_acquire)) return;
-    if (unseen_work_.load(std::memory_order_acquire) || unseen_submitters_present()) {
+    if (unseen_work_.load(std::memory_order_acquire) || unseen_submitters_present() ||
+        escapes_present()) {
         join(stream);
         return;
     }

@@ -109,8 +109,8 @@ void room_waits() {
 }
 
 /// A library loaded with RTLD_DEEPBIND brings the second stream, and nothing here sees it: blocks
-/// are handed out as if all work were ordered.
-void deepbind() {
+/// are handed out as if all work were ordered, until the pool grows and looks at what is loaded.
+void deepbind(bool seen) {
     const cudaStream_t reader = make_stream(cudaStreamDefault);
     Byte* const out = allocate();
     Byte* block = allocate();
@@ -120,6 +120,7 @@ void deepbind() {
     ORDER_REQUIRE(plugin != nullptr, kCallFailed);
     const auto escape_fill = reinterpret_cast<int (*)(CUdeviceptr, std::size_t, unsigned char)>(
         dlsym(plugin, "escape_fill"));
+    if (seen) allocate(); // the pool grows, and looks around
     ORDER_CHECK(read_late(reader, block, out, kBytes, kLateNs));
     block = reuse(block);
     ORDER_REQUIRE(escape_fill(reinterpret_cast<CUdeviceptr>(block), kBytes, kNew) == 0,
@@ -133,7 +134,8 @@ constexpr Case kCases[] = {
     {"limit_mailbox", mailbox},
     {"limit_legacy", persistent_on_legacy},
     {"limit_room", room_waits},
-    {"limit_deepbind", deepbind},
+    {"limit_deepbind", [] { deepbind(false); }},
+    {"deepbind_seen", [] { deepbind(true); }},
 };
 
 } // namespace
