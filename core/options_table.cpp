@@ -68,9 +68,10 @@ constexpr Row boolean(std::string_view name, std::string_view meaning) {
 constexpr Row kTable[] = {
     choice<&Options::free_mode>(
         "free", {"auto", "sync", "async"},
-        "Whether freeing waits for the work of its context, as it natively does: only where the "
-        "host may look at results that nothing else waits for (auto), always (sync) or never: the "
-        "memory is only kept from reuse until that work is done (async)."),
+        "Whether freeing waits for the work of its context, as it natively does. auto: later GPU "
+        "work does, the host only where it may look at results that nothing else waits for; sync: "
+        "the host always; async: nobody, the memory is only kept from reuse until that work is "
+        "done."),
     choice<&Options::async_mode>(
         "async", {"pool", "driver"},
         "Who serves cudaMallocAsync on a device's default memory pool: the same pool as cudaMalloc "
