@@ -44,20 +44,26 @@ void TotalOrder::first_work(CUstream stream) {
     if (newcomers_.empty()) unwatch_submits(kWatchNewStreams);
 }
 
+// Until the event has finished: what was handed out without a fence may be used on the legacy
+// stream next, while its former user is on the stream that ends.
 void TotalOrder::stream_ending(CUstream stream) {
-    if (holds()) {
-        const RelaxedCapture relaxed;
-        if (real.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) return;
-        leave();
-        CUcontext context = nullptr;
-        if (real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return;
-        const CurrentContext scope(context);
-        join(kStreamLegacy);
+    if (!may_wait()) return;
+    {
+        const std::lock_guard lock(mutex_);
+        if (std::erase(newcomers_, stream) != 0) return; // no work yet; its handle may come back
+    }
+    const RelaxedCapture relaxed;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS) return;
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE &&
+        real.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY) {
         return;
     }
-    if ((watched_submits() & kWatchNewStreams) == 0) return;
-    const std::lock_guard lock(mutex_);
-    std::erase(newcomers_, stream); // its handle may come back
+    leave();
+    CUcontext context = nullptr;
+    if (real.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) return;
+    const CurrentContext scope(context);
+    join(kStreamLegacy);
 }
 
 void TotalOrder::per_thread_stream_used() {
@@ -112,8 +118,8 @@ bool TotalOrder::join(CUstream stream) {
     if (!pending_.load(std::memory_order_acquire)) return true;
     const RelaxedCapture relaxed;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (real.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-        status != CU_STREAM_CAPTURE_STATUS_NONE) {
+    if (real.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+        status != CU_STREAM_CAPTURE_STATUS_NONE) { // or, of the legacy stream, another's capture
         return false;
     }
     if (rule_on(Rule::ordered_exit)) real.cuStreamWaitEvent(stream, event_, 0);

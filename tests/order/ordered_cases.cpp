@@ -88,6 +88,18 @@ void exit_destroyed() {
     drain();
 }
 
+/// The same after another stream has ended the total order already.
+void exit_destroyed_later() {
+    const cudaStream_t only = make_stream(cudaStreamDefault);
+    Byte* const block = handed_out_unfenced(only);
+    make_stream();
+    ORDER_CHECK(cudaStreamDestroy(only));
+    simcuda::control::advance_ns(2 * kLateNs);
+    ORDER_CHECK(cudaStreamDestroy(make_stream()));
+    ORDER_CHECK(fill(kLegacy, block, kNew, kBytes, 0));
+    drain();
+}
+
 /// A new stream waits before its first work, not before: natively it is idle.
 void exit_query() {
     Byte* const block = handed_out_unfenced(kLegacy);
@@ -216,6 +228,7 @@ constexpr Case kCases[] = {
     {"ordered_exit_blocking", exit_blocking},
     {"ordered_exit_successor", exit_successor},
     {"ordered_exit_destroyed", exit_destroyed},
+    {"ordered_exit_destroyed_later", exit_destroyed_later},
     {"ordered_exit_query", exit_query},
     {"ordered_exit_capture", exit_capture},
     {"ordered_exit_per_thread", exit_per_thread},
