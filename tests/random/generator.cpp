@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -33,7 +34,8 @@ class Generator {
         streams_ = below(static_cast<std::uint64_t>(profile.streams) + 1);
         devices_ = 1 + below(static_cast<std::uint64_t>(profile.devices));
         choose_surroundings();
-        model_ = Model(lean_of(program_));
+        program_.free_running = profile.free_running;
+        models_ = std::make_unique<Models>(program_);
         for (std::int64_t& size : sizes_)
             size = kSizes[below(std::size(kSizes))];
         read_weights();
@@ -48,6 +50,7 @@ class Generator {
     }
 
   private:
+    Model& model() { return models_->of(thread_); }
     std::uint64_t below(std::uint64_t n) { return n <= 1 ? 0 : random_() % n; }
     bool chance(std::uint64_t one_in) { return below(one_in) == 0; }
     template <class Range>
@@ -69,7 +72,7 @@ class Generator {
     std::mt19937_64 random_;
     const Profile& profile_;
     Program program_;
-    Model model_;
+    std::unique_ptr<Models> models_;
     std::uint64_t threads_ = 1;
     std::uint64_t streams_ = 1;
     std::uint64_t devices_ = 1;
@@ -150,23 +153,23 @@ bool Generator::draw_argument(char kind, Verb verb, std::size_t position, std::i
     switch (kind) {
     case 'b': {
         const bool fresh = verb == Verb::malloc || verb == Verb::malloc_async;
-        return choose(kBlocks, [&](std::int64_t b) { return model_.block_lives(b) != fresh; });
+        return choose(kBlocks, [&](std::int64_t b) { return model().block_lives(b) != fresh; });
     }
     case 's':
         value = draw_stream(verb);
-        return verb == Verb::stream || model_.stream_exists(value);
+        return verb == Verb::stream || model().stream_exists(value);
     case 'e':
         return choose(kEvents, [&](std::int64_t e) {
-            return model_.event_exists(e) != (verb == Verb::event);
+            return model().event_exists(e) != (verb == Verb::event);
         });
     case 'g':
         return choose(kGraphs, [&](std::int64_t g) {
-            return model_.graph_exists(g) != (verb == Verb::end_capture);
+            return model().graph_exists(g) != (verb == Verb::end_capture);
         });
     case 'h':
         if (verb == Verb::pinned || verb == Verb::unpinned || chance(2)) {
             return choose(kPinned, [&](std::int64_t h) {
-                return model_.pinned_exists(h) != (verb == Verb::pinned);
+                return model().pinned_exists(h) != (verb == Verb::pinned);
             });
         }
         value = kPinned + static_cast<std::int64_t>(below(kHosts - kPinned));
@@ -220,7 +223,7 @@ std::optional<Operation> Generator::draw() {
 }
 
 bool Generator::add(const Operation& o) {
-    model_.apply(o);
+    model().apply(o);
     program_.operations.push_back(o);
     return true;
 }
@@ -230,16 +233,19 @@ bool Generator::add(const Operation& o) {
 bool Generator::repair(const Operation& wanted, Stamp missing) {
     const std::string_view kinds = arguments_of(wanted.verb);
     const std::size_t at = kinds.find('s');
-    const auto from = model_.stream_of_slot(missing.slot, wanted.thread);
+    const auto from = model().stream_of_slot(missing.slot, wanted.thread);
     if (at != std::string_view::npos && from && !chance(3)) {
         std::int64_t event = 0;
         const auto one = [&](Verb verb, std::int64_t a, std::int64_t b) {
             return wish({wanted.thread, verb, {a, b}}, 0);
         };
-        while (event < kEvents && model_.event_exists(event))
+        const auto taken = [&](std::int64_t e) {
+            return model().event_exists(e) || (program_.free_running && owner_of(e) != thread_);
+        };
+        while (event < kEvents && taken(event))
             ++event;
         if (event == kEvents) {
-            event = static_cast<std::int64_t>(below(kEvents));
+            event = program_.free_running ? thread_ : static_cast<std::int64_t>(below(kEvents));
             one(Verb::unevent, event, 0);
         }
         return one(Verb::event, event, 0) && one(Verb::record, event, *from) &&
@@ -250,7 +256,8 @@ bool Generator::repair(const Operation& wanted, Stamp missing) {
 }
 
 bool Generator::wish(Operation o, int repairs) {
-    const Verdict verdict = model_.check(o);
+    if (program_.free_running && !keeps_to_itself(o)) return false;
+    const Verdict verdict = model().check(o);
     if (verdict.legal) {
         // What a capture refuses and is ended by: now and then.
         if (verdict.code != 0 && o.verb != Verb::end_capture && !chance(12)) return false;
@@ -266,7 +273,7 @@ void Generator::try_one() {
     const auto o = draw();
     if (!o) return;
     Operation wanted = *o;
-    if (const auto origin = model_.capture_of(thread_)) {
+    if (const auto origin = model().capture_of(thread_)) {
         const std::size_t at = arguments_of(wanted.verb).find('s');
         if (wanted.verb == Verb::end_capture || (at != std::string_view::npos && chance(2)))
             wanted.args[at] = origin->stream;
@@ -276,17 +283,18 @@ void Generator::try_one() {
 
 // Captures and gates that are open end; what lives is freed by the interpreter.
 void Generator::finish() {
+    if (program_.free_running) return;
     for (int thread = 0; thread < kThreads; ++thread) {
         for (int round = 0; round < 4; ++round) {
-            const auto origin = model_.capture_of(thread);
+            const auto origin = model().capture_of(thread);
             if (!origin) break;
-            std::int64_t graph = model_.graph_exists(0) ? 1 : 0;
-            if (model_.graph_exists(graph)) wish({thread, Verb::ungraph, {graph}}, 0);
+            std::int64_t graph = model().graph_exists(0) ? 1 : 0;
+            if (model().graph_exists(graph)) wish({thread, Verb::ungraph, {graph}}, 0);
             wish({thread, Verb::device, {origin->device}}, 0);
             wish({thread, Verb::end_capture, {origin->stream, graph}}, 0);
         }
     }
-    if (!model_.gates_shut()) return;
+    if (!model().gates_shut()) return;
     // A new non-blocking stream comes behind nothing; its name is kept for this.
     const std::int64_t last = kStreams - 1;
     wish({0, Verb::stream, {last, 1}}, 0);

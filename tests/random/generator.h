@@ -24,7 +24,8 @@ struct Profile {
     int streams = 4;        ///< at most
     int threads = 1;
     int devices = 1;
-    bool per_thread = false; ///< whether per-thread default streams are used
+    bool per_thread = false;   ///< whether per-thread default streams are used
+    bool free_running = false; ///< whether threads run at will
 };
 
 std::span<const Profile> profiles();

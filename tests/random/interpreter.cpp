@@ -9,6 +9,7 @@
 #include <memory>
 #include <semaphore>
 #include <thread>
+#include <vector>
 
 namespace random_programs {
 
@@ -61,6 +62,23 @@ std::int64_t stream_argument(const Operation& o) {
     return at == std::string_view::npos ? kLegacy : o.args[at];
 }
 
+// Every thread at its own pace.
+void run_freely(const Program& program, Machine& machine, std::span<std::int32_t> codes) {
+    std::vector<std::thread> threads;
+    threads.reserve(kThreads);
+    for (int thread = 0; thread < kThreads; ++thread) {
+        threads.emplace_back([&, thread] {
+            (void)cudaSetDevice(0);
+            for (std::size_t i = 0; i < program.operations.size() && i < codes.size(); ++i) {
+                const Operation& o = program.operations[i];
+                if (o.thread == thread) codes[i] = machine.run(o, -1);
+            }
+        });
+    }
+    for (std::thread& thread : threads)
+        thread.join();
+}
+
 } // namespace
 
 int interpret(const Program& program, std::span<std::int32_t> codes) {
@@ -68,6 +86,10 @@ int interpret(const Program& program, std::span<std::int32_t> codes) {
     Model model(lean_of(program));
     std::array<std::unique_ptr<Hand>, kThreads> hands;
     if (cudaFree(nullptr) != cudaSuccess || !load_kernels()) return kCallFailed;
+    if (program.free_running) {
+        run_freely(program, machine, codes);
+        return machine.clean_up();
+    }
     bool failures = false; // were injected
     for (std::size_t i = 0; i < program.operations.size() && i < codes.size(); ++i) {
         const Operation& o = program.operations[i];

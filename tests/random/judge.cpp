@@ -42,11 +42,11 @@ bool has(const Program& program, Verb verb) {
 
 /// The first operation whose code is not the native one.
 std::string wrong_code(const Program& program, const Run& run) {
-    Model model(lean_of(program));
+    Models models(program);
     bool failures = false;
     for (std::size_t i = 0; i < program.operations.size(); ++i) {
         const Operation& o = program.operations[i];
-        const Verdict verdict = model.apply(o);
+        const Verdict verdict = models.of(o.thread).apply(o);
         failures = failures || o.verb == Verb::fail;
         if (failures) return {}; // from here on a code may be the injected one
         const std::int32_t got = i < run.codes.size() ? run.codes[i] : kNotReached;
@@ -108,12 +108,14 @@ const char* to_string(Wrong wrong) {
 }
 
 bool legal(const Program& program) {
-    Model model(lean_of(program));
+    Models models(program);
     for (const Operation& o : program.operations) {
+        if (program.free_running && !keeps_to_itself(o)) return false;
+        Model& model = models.of(o.thread);
         if (!model.check(o).legal) return false;
         model.apply(o);
     }
-    return model.may_end();
+    return program.free_running || models.of(0).may_end();
 }
 
 std::optional<Finding> Judge::judge(const Program& program, const Run& run, bool shim) {

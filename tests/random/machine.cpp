@@ -53,6 +53,8 @@ void count_call(void* counter) {
 
 } // namespace
 
+thread_local int Machine::capture_ = -1;
+
 Machine::Machine() {
     for (LiveHost& buffer : hosts_)
         buffer.content.fill(-1);

@@ -6,6 +6,7 @@
 #include "tests/random/program.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -87,10 +88,10 @@ class Machine {
     std::array<LiveGraph, kGraphs> graphs_{};
     std::array<std::uint32_t*, kFlags> flags_{};
     std::map<int, std::vector<std::function<void()>>> captured_; ///< by the capture's serial
-    int capture_ = -1;                                           ///< of the operation under way
+    static thread_local int capture_;                            ///< of the operation under way
     bool wrong_ = false;
     bool keeps_memory_ = false; ///< an importer may hold some, or the driver failed to free it
-    std::array<bool, kDevices> used_{true}; ///< devices with a context
+    std::array<std::atomic<bool>, kDevices> used_{true}; ///< devices with a context
 };
 
 } // namespace random_programs

@@ -214,4 +214,23 @@ class Model {
     bool failures_ = false; ///< calls are made to fail
 };
 
+/// The models of a program: one, or one a thread when they run freely.
+class Models {
+  public:
+    explicit Models(const Program& program) : free_running_(program.free_running) {
+        models_.fill(nullptr);
+        for (int i = 0; i < (free_running_ ? kThreads : 1); ++i) {
+            owned_.push_back(
+                std::make_unique<Model>(free_running_ ? Lean::nothing : lean_of(program)));
+            models_[static_cast<std::size_t>(i)] = owned_.back().get();
+        }
+    }
+    Model& of(int thread) { return *models_[free_running_ ? static_cast<std::size_t>(thread) : 0]; }
+
+  private:
+    bool free_running_;
+    std::vector<std::unique_ptr<Model>> owned_;
+    std::array<Model*, kThreads> models_{};
+};
+
 } // namespace random_programs

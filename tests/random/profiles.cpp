@@ -23,6 +23,10 @@ constexpr Profile kProfiles[] = {
      "stream:5 destroy:2 malloc:18 free:16 malloc_async:3 free_async:3 fill:18 copy:8 memset:3 "
      "h2d:2 check:3 sync:3 sync_device:1 advance:1",
      "", 4, 4, 1, true},
+    {"free_running", "",
+     "stream:6 destroy:2 event:1 record:2 wait:2 malloc:18 free:16 malloc_async:5 free_async:5 "
+     "fill:20 copy:6 memset:3 d2d:3 sync:2 sync_device:1 advance:1",
+     "", 7, 4, 1, true, true},
     {"one_stream", "",
      "malloc:18 free:16 malloc_async:4 free_async:4 fill:14 copy:8 memset:4 memset_now:4 h2d:3 "
      "d2h:3 pinned:1 check_host:2 check:3 sync:2 query:1 capture:1 end_capture:4 launch:3",

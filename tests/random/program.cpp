@@ -122,6 +122,22 @@ Lean lean_of(const Program& program) {
     return program.conf.find("order:finished") == std::string::npos ? Lean::work : Lean::results;
 }
 
+bool keeps_to_itself(const Operation& o) {
+    constexpr std::string_view kVerbs =
+        " stream destroy event unevent record wait malloc free malloc_async free_async fill copy "
+        "memset d2d sync sync_event sync_device advance ";
+    std::string verb(" ");
+    verb.append(name_of(o.verb)).append(" ");
+    if (kVerbs.find(verb) == std::string_view::npos) return false;
+    const std::string_view kinds = arguments_of(o.verb);
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+        if (kinds[i] == 's' && o.args[i] < 0) continue;
+        if (kinds[i] == 's' && o.args[i] == kLegacy) return false;
+        if (kinds[i] != 'n' && kinds[i] != 't' && owner_of(o.args[i]) != o.thread) return false;
+    }
+    return true;
+}
+
 std::string_view arguments_of(Verb verb) {
     return row(verb).arguments;
 }

@@ -43,11 +43,13 @@ struct Operation {
 };
 
 struct Program {
-    std::uint64_t seed = 0;    ///< what it was made from, for messages
-    std::string conf;          ///< CACHEALLOC_CONF
-    std::string sim;           ///< SIMCUDA
-    std::string off;           ///< CACHEALLOC_TEST_DISABLE
-    bool free_running = false; ///< threads run at will instead of in the order written
+    std::uint64_t seed = 0; ///< what it was made from, for messages
+    std::string conf;       ///< CACHEALLOC_CONF
+    std::string sim;        ///< SIMCUDA
+    std::string off;        ///< CACHEALLOC_TEST_DISABLE
+    /// Threads run at will instead of in the order written; each has streams, events and blocks of
+    /// its own (owner_of()) and no legacy stream.
+    bool free_running = false;
     std::vector<Operation> operations;
 };
 
@@ -59,6 +61,14 @@ enum class Lean {
     all,     ///< free:sync
 };
 Lean lean_of(const Program& program);
+
+/// The thread that may use what has this name in a free-running program.
+constexpr int owner_of(std::int64_t name) {
+    return static_cast<int>(name % kThreads);
+}
+
+/// Whether the operation may stand in a free-running program, if it is legal otherwise.
+bool keeps_to_itself(const Operation& operation);
 
 /// One letter per argument, see verbs.def.
 std::string_view arguments_of(Verb verb);
