@@ -142,10 +142,10 @@ Clock Model::clock_for(const Stream& s) const {
     return clock;
 }
 
-// Behind what the kernel in front came behind, and what the host and other streams ask for now;
-// that a cudaFree has waited meanwhile is not relied on.
+// Behind what the kernel in front came behind, and what the host and other streams ask for now.
 Clock Model::early_clock(const Stream& s) const {
     Clock clock = host_;
+    join(clock, work_);
     join(clock, s.front);
     join_legacy_rules(clock, s);
     return clock;
@@ -327,7 +327,7 @@ Verdict Model::step_objects(const Operation& o, bool commit) {
     case Verb::fail: // the driver giving memory back for want of it waits, which a gate would not
                      // end
         if (!gates_.empty()) return Verdict::no();
-        if (commit) failures_ = finished_level_ = true;
+        if (commit) failures_ = true;
         return {};
     default: // advance concerns the simulated CUDA alone
         return {};

@@ -93,13 +93,11 @@ Verdict Model::free_plain(const Operation& o, bool commit) {
     }
     if (const auto missing = conflict(block.users, true, known)) return {false, 0, true, missing};
     if (!commit) return {};
-    // Beside a capture the shim does not wait, which is a known difference.
-    if (!capturing() && !block.async) {
-        if (lean_ != Lean::nothing) {
-            join(results_, known);
-            join(freed_[index(o.thread)], known);
-            if (lean_ == Lean::work && !finished_level_) join(work_, known);
-        }
+    if (!block.async && lean_ != Lean::nothing) {
+        join(results_, known);
+        join(freed_[index(o.thread)], known);
+        // Nothing orders later work on the device beside a capture.
+        if (lean_ == Lean::work && !finished_level_ && !capturing()) join(work_, known);
         if (lean_ == Lean::all) host_ = std::move(known);
     }
     end_life(block);
