@@ -6,7 +6,7 @@
 // have waited. So a launch that follows an allocation or a free gives the permission up: without
 // the attribute it starts behind all that came before, and a kernel's wait for its predecessor
 // returns at once. An event wait between the two would not do: on an H200 (CUDA 13.0) K1 started
-// early all the same, behind a wait for an event of its own stream and of another one.
+// early all the same, behind a wait for an event of its own stream or of another, idle one.
 #include "shim/driver.h"
 #include "shim/process.h"
 #include "shim/submit.h"

@@ -2,6 +2,7 @@
 
 #include "shim/log.h"
 #include "shim/process.h"
+#include "shim/unknown_entries.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -81,7 +82,7 @@ void print_statistics() {
         level = std::max(level, context.pool.fences().level());
         ++pools;
     });
-    char line[2048];
+    char line[8192]; // twice what all of it can need
     int at = std::snprintf(
         line, sizeof(line),
         "cachealloc-stats: {\"pid\": %d, \"pools\": %" PRIu64 ", \"level\": \"%s\""
@@ -92,11 +93,17 @@ void print_statistics() {
         state->calls.alloc.load(), state->calls.free.load(), state->calls.passed.load(),
         state->host_watch.query_waits(), state->host_watch.reachable.mapped_asked(),
         state->host_watch.reachable.mapped_largest());
-    for (const Row& row : kRows) {
-        at += std::snprintf(line + at, sizeof(line) - static_cast<std::size_t>(at),
-                            ", \"%s\": %" PRIu64, row.name, sum.*row.member);
-    }
-    std::fprintf(stderr, "%s}\n", line);
+    const auto append = [&](const char* format, auto... values) {
+        at += std::snprintf(line + at, sizeof(line) - static_cast<std::size_t>(at), format,
+                            values...);
+    };
+    for (const Row& row : kRows)
+        append(", \"%s\": %" PRIu64, row.name, sum.*row.member);
+    append("%s", ", \"newer_functions\": [");
+    constexpr std::size_t kNamed = 16;
+    for (std::size_t i = 0; i < kNamed && UnknownEntries::called(i) != nullptr; ++i)
+        append("%s\"%s\"", i == 0 ? "" : ", ", UnknownEntries::called(i));
+    std::fprintf(stderr, "%s]}\n", line); // at once: other processes may write there too
 }
 
 void report_out_of_memory(ContextPool& context, std::uint64_t bytes) {
