@@ -77,7 +77,8 @@ PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) 
     const Stamp stamp = fences_.stamp();
     if (!take_live(block, address)) return {PoolStatus::not_live, 0, 0};
     if (block->asynchronous.load(std::memory_order_relaxed)) kind = FreeKind::does_not_wait;
-    if (kind == FreeKind::does_not_wait && !rule_on(Rule::finished_only)) kind = FreeKind::waits;
+    if (kind == FreeKind::does_not_wait && !rule_on(Rule::finished_only))
+        kind = FreeKind::waits_unnoticed;
     ThreadCache& mine = cache_.mine();
     const bool ordered = fences_.level() == OrderLevel::ordered;
     if ((!ordered || kind == FreeKind::waits_on_host) && rule_on(Rule::fence)) {

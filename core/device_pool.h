@@ -34,7 +34,7 @@ struct PoolResult {
 /// Whether the native counterpart of a free waits for the context's earlier work. Only such frees
 /// give the right to make later work wait for it.
 enum class FreeKind {
-    waits,           ///< natively it waits; here nobody would notice that it does not
+    waits_unnoticed, ///< natively it waits; here nobody would notice that it does not
     waits_on_device, ///< natively it waits; here all later work of the context does, the host not
     waits_on_host,   ///< natively it waits, and so it must here: somebody may lean on it
     does_not_wait,   ///< natively it does not wait

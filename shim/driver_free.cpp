@@ -35,7 +35,7 @@ CUresult free_beside_capture(Process& state, Block* block, CUdeviceptr pointer) 
     const CUresult allowed = real.cuMemFree_v2(0);
     if (allowed != CUDA_SUCCESS) return allowed;
     if (block == nullptr) return bad_pointer();
-    const ContextPool& context = context_of(*block);
+    ContextPool& context = context_of(*block);
     const bool asynchronous = block->asynchronous.load(std::memory_order_relaxed);
     const CUresult result = code_of(block->segment->pool->set_aside(block, pointer));
     if (result == CUDA_SUCCESS && !asynchronous) state.host_watch.wait_beside_capture(context);

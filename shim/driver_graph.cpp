@@ -119,7 +119,7 @@ CUresult launch(Entry entry, CUgraphExec executable, CUstream stream, bool per_t
     if (state == nullptr || !state->host_watch.on()) return call();
     HostWatch& watch = state->host_watch;
     const GraphEffect effect = watch.graphs.of(executable);
-    if (effect.records_events && watch.any()) watch.visible.forget_events();
+    if (effect.records_events) watch.events_recorded_unseen();
     const CUresult result = call();
     if (result == CUDA_SUCCESS && effect.host_visible) watch.submitted(stream, per_thread_api);
     return result;

@@ -37,9 +37,7 @@ void note_events(const CUlaunchConfig& config) {
             continue;
         }
         Process* const state = process();
-        if (state != nullptr && state->host_watch.any()) {
-            state->host_watch.visible.forget_events();
-        }
+        if (state != nullptr) state->host_watch.events_recorded_unseen();
     }
 }
 

@@ -53,9 +53,11 @@ void answer(const Block& block, CUpointer_attribute attribute, void* data) {
     }
 }
 
-// A writer outside CUDA is about to learn of this memory: what used it before must be done.
+// Somebody outside CUDA is about to learn of this memory. A writer: what used it before must be
+// done. A reader: what a program tells it after a free must be true then.
 CUresult await_users(const Owned& owned) {
     if (owned.segment == nullptr || owned.live == nullptr) return CUDA_SUCCESS;
+    if (Process* const state = process()) state->host_watch.reachable.read_from_outside();
     const PoolResult result = owned.segment->pool->await_earlier_users();
     if (result.status == PoolStatus::done || result.native == 0) return CUDA_SUCCESS;
     return static_cast<CUresult>(result.native);

@@ -56,7 +56,10 @@ CUresult record(CUevent event, CUstream stream, bool per_thread_api, Call call) 
 template <class Call>
 CUresult forget(CUevent event, Call call) {
     Process* const state = process();
-    if (state != nullptr && state->host_watch.any()) state->host_watch.visible.forget_event(event);
+    if (state != nullptr && state->host_watch.on()) {
+        state->host_watch.times.recording(event);
+        if (state->host_watch.any()) state->host_watch.visible.forget_event(event);
+    }
     return call();
 }
 

@@ -30,6 +30,10 @@ class HostReachable {
     // Managed memory that is never freed: a module's variables, a pool of managed memory.
     void managed_for_ever();
 
+    // A device or a process that no order of ours reaches may read device memory from now on: what
+    // the program tells it after a free, it sees as the host would.
+    void read_from_outside() { managed_for_ever(); }
+
     // A pinned allocation of this size begins at `address`. Only those that may be a library's own
     // are remembered: the driver is asked for the size of the others, if need be.
     void pinned(std::uintptr_t address, std::uint64_t bytes);

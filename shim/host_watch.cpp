@@ -116,14 +116,16 @@ bool HostWatch::Probe::idle(const HostVisible::Stream& stream) {
     return pass.inside() && real.cuStreamQuery(stream.handle) == CUDA_SUCCESS;
 }
 
-HostWatch::Plan HostWatch::plan(const ContextPool& context) {
+// At level `finished` nothing holds up later work on the device, so the host does it.
+HostWatch::Plan HostWatch::plan(ContextPool& context) {
     if (process_.options.free_mode == FreeMode::sync) return {FreeKind::waits_on_host, 0};
-    if (!on_) return {FreeKind::waits, 0};
-    if ((!any() && !reachable.any()) || !rule_on(Rule::host_visible)) {
-        return {FreeKind::waits_on_device, 0};
-    }
+    if (!on_) return {FreeKind::waits_unnoticed, 0};
+    const bool no_barriers = context.pool.fences().level() == OrderLevel::finished;
+    if (!no_barriers && !any() && !reachable.any()) return {FreeKind::waits_on_device, 0};
     const HostVisible::Number upto = visible.latest();
-    const bool wait = reachable.any() || visible.must_wait(context.handle, probe_);
+    const bool wait = (no_barriers && rule_on(Rule::device_order)) ||
+                      (rule_on(Rule::host_visible) &&
+                       (reachable.any() || visible.must_wait(context.handle, probe_)));
     return {wait ? FreeKind::waits_on_host : FreeKind::waits_on_device, upto};
 }
 
@@ -142,6 +144,7 @@ PoolResult HostWatch::free(ContextPool& context, Block* block, CUdeviceptr point
     if (result.status != PoolStatus::done) return result;
     if (plan.kind != FreeKind::waits_on_host && !result.waited) {
         if (on_) t_last = here;
+        if (plan.kind == FreeKind::waits_on_device && capture_open()) wait_beside_capture(context);
         return result;
     }
     if (t_last.context == &context) t_last = {};
@@ -155,9 +158,10 @@ PoolResult HostWatch::free(ContextPool& context, Block* block, CUdeviceptr point
 
 // The driver's own free of a fresh allocation waits exactly as natively. The caller has been told
 // already that it may free.
-void HostWatch::wait_beside_capture(const ContextPool& context) {
+void HostWatch::wait_beside_capture(ContextPool& context) {
     const Plan plan = this->plan(context);
-    if (plan.kind != FreeKind::waits_on_host) return;
+    if (plan.kind == FreeKind::waits_unnoticed) return;
+    if (plan.kind == FreeKind::waits_on_device && !rule_on(Rule::device_order)) return;
     const CurrentContext scope(context.handle);
     const RelaxedCapture relaxed;
     CUdeviceptr memory = 0;
@@ -172,6 +176,10 @@ void HostWatch::wait_beside_capture(const ContextPool& context) {
 
 bool HostWatch::recorded_since_free(CUevent event) const {
     return t_last.context != nullptr && times.after(event, t_last.recorded);
+}
+
+bool HostWatch::recorded_before_free(CUevent event) const {
+    return t_last.context != nullptr && times.before(event, t_last.recorded);
 }
 
 bool HostWatch::submitted_since_free() const {

@@ -68,6 +68,11 @@ class HostWatch {
     CUresult record_call(CUevent event, CUstream stream, bool per_thread_api, Call call);
     template <class Call>
     CUresult wait_event_call(CUstream stream, bool per_thread_api, CUevent event, Call call);
+    // Some events stand for something else from now on, and it is not known which.
+    void events_recorded_unseen() {
+        if (on_) times.forget_all();
+        if (any()) visible.forget_events();
+    }
     // Events may be recorded by other processes from now on.
     void events_are_shared() { shared_events_.store(true, std::memory_order_release); }
 
@@ -77,7 +82,7 @@ class HostWatch {
     PoolResult free(ContextPool& context, Block* block, CUdeviceptr pointer);
     // Waits for the context as a free does natively, if this free has to. For frees beside an open
     // capture, where nothing can be recorded.
-    void wait_beside_capture(const ContextPool& context);
+    void wait_beside_capture(ContextPool& context);
 
     // --- Questions. `ask` has just said "not ready"; the answer that holds natively.
 
@@ -107,13 +112,14 @@ class HostWatch {
         FreeKind kind;
         HostVisible::Number upto; // what was outstanding, if the free is to wait
     };
-    Plan plan(const ContextPool& context);
+    Plan plan(ContextPool& context);
 
     // How a question about work before the last free can be answered as natively: not at all, by
     // the fence of that free (which has been waited for), or by asking until it is ready.
     enum class Answer { as_it_is, after_fence, when_ready };
     Answer answer(bool about_a_stream);
     bool recorded_since_free(CUevent event) const;
+    bool recorded_before_free(CUevent event) const;
     bool submitted_since_free() const;
     template <class Ask, class GoOn>
     CUresult ask_until_ready(Ask ask, GoOn go_on);
@@ -176,7 +182,7 @@ template <class Call>
 CUresult HostWatch::record_call(CUevent event, CUstream stream, bool per_thread_api, Call call) {
     if (!on_) return call();
     const bool captured = capture_open();
-    if (!captured) times.recording(event);
+    times.recording(event);
     if (!any()) return call();
     const HostVisible::Record record =
         visible.begin_record(event, captured ? 0 : id_of(stream, per_thread_api));
@@ -212,14 +218,18 @@ CUresult HostWatch::ask_until_ready(Ask ask, GoOn go_on) {
 
 template <class Ask>
 CUresult HostWatch::events_not_ready(std::initializer_list<CUevent> events, Ask ask) {
+    bool all_before = true;
     for (const CUevent event : events) {
         if (!on_ || recorded_since_free(event)) return CUDA_ERROR_NOT_READY;
+        all_before = all_before && recorded_before_free(event);
     }
     switch (answer(false)) {
     case Answer::after_fence:
         return ask();
     case Answer::when_ready:
-        return ask_until_ready(ask, [] { return true; });
+        // An event of which nothing is known may stand for work of after the free, which may be
+        // waiting for the host.
+        return ask_until_ready(ask, [&] { return all_before || !submitted_since_free(); });
     case Answer::as_it_is:
         break;
     }

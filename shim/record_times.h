@@ -3,8 +3,9 @@
 // shared among threads that free.
 //
 // Invariant: after() is true only for an event whose last record through the shim began when the
-// clock had passed `time`. What the table has lost, and events recorded unseen (by a graph), count
-// as recorded before.
+// clock had passed `time`, before() only for one whose last record of any kind did not. Neither
+// holds for what the table has lost, nor before() for anything that a graph may have recorded
+// since.
 //
 // Lock-free. An entry is two words: the number, and the event's handle mixed with it; words of two
 // entries that were written at once do not fit each other and count as lost.
@@ -27,8 +28,14 @@ class RecordTimes {
     // The event is about to be recorded.
     void recording(CUevent event);
 
+    // Some events are being recorded, and it is not known which (by a graph).
+    void forget_all() { forgotten_.store(now(), std::memory_order_seq_cst); }
+
     // Whether the event was recorded after a free that noted `time` had begun.
     bool after(CUevent event, std::uint64_t time) const;
+
+    // Whether it was last recorded before such a free.
+    bool before(CUevent event, std::uint64_t time) const;
 
   private:
     static constexpr std::size_t kEntries = 2048;
@@ -45,7 +52,11 @@ class RecordTimes {
         return static_cast<std::size_t>(key(event) * 0xD1B54A32D192ED03ULL >> 40) % kEntries;
     }
 
+    // The number of the event's last record, 0 if the table has lost it.
+    std::uint64_t recorded(CUevent event) const;
+
     std::atomic<std::uint64_t> clock_{1};
+    std::atomic<std::uint64_t> forgotten_{0}; // what was recorded up to here says nothing any more
     std::array<Entry, kEntries> entries_{};
 };
 

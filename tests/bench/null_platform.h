@@ -56,7 +56,7 @@ class NullPool {
     void free(DeviceAddress address) {
         Block* const block = map_->find(address);
         if (block == nullptr ||
-            pool_->free(block, address, FreeKind::waits).status != PoolStatus::done) {
+            pool_->free(block, address, FreeKind::waits_unnoticed).status != PoolStatus::done) {
             give_up("free");
         }
     }

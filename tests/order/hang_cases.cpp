@@ -228,6 +228,59 @@ void handshake() {
     drain();
 }
 
+/// After a free the program asks about an event that stands for later work, which waits for the
+/// host. The event was recorded before the free as well; of its last record the shim may know
+/// nothing.
+template <class Record>
+void query_of_later_work(Record record) {
+    const cudaStream_t only = make_stream(cudaStreamDefault);
+    const Flag flag;
+    Byte* const freed = allocate();
+    Byte* const block = allocate();
+    cudaEvent_t event = nullptr;
+    ORDER_CHECK(cudaEventCreate(&event));
+    ORDER_CHECK(cudaEventRecord(event, only));
+    release(freed);
+    flag.await(only);
+    ORDER_CHECK(fill(only, block, kNew, kBytes, 0));
+    record(event, only);
+    ORDER_REQUIRE(cudaEventQuery(event) == cudaErrorNotReady, kCallFailed);
+    *flag.host = 1;
+    control::host_access(flag.host, sizeof *flag.host, true);
+    ORDER_CHECK(cudaEventSynchronize(event));
+    drain();
+}
+
+void query_over_context() {
+    query_of_later_work([](cudaEvent_t event, cudaStream_t) {
+        CUcontext context = nullptr;
+        ORDER_CHECK(cuCtxGetCurrent(&context));
+        ORDER_CHECK(cuCtxRecordEvent(context, event));
+    });
+}
+
+void query_beside_capture() {
+    query_of_later_work([](cudaEvent_t event, cudaStream_t only) {
+        const cudaStream_t captured = make_stream();
+        ORDER_CHECK(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+        ORDER_CHECK(cudaEventRecord(event, only));
+        cudaGraph_t graph = nullptr;
+        ORDER_CHECK(cudaStreamEndCapture(captured, &graph));
+    });
+}
+
+/// So many events that the shim cannot remember each.
+void query_of_many() {
+    query_of_later_work([](cudaEvent_t event, cudaStream_t only) {
+        ORDER_CHECK(cudaEventRecord(event, only));
+        for (int i = 0; i < 20'000; ++i) {
+            cudaEvent_t other = nullptr;
+            ORDER_CHECK(cudaEventCreateWithFlags(&other, cudaEventDisableTiming));
+            ORDER_CHECK(cudaEventRecord(other, only));
+        }
+    });
+}
+
 constexpr Case kCases[] = {
     {"finished_only", [] { free_async(true); }},
     {"hang_free_async", [] { free_async(false); }},
@@ -240,6 +293,9 @@ constexpr Case kCases[] = {
     {"hang_allocate_beside_kernel", allocate_beside_kernel},
     {"hang_second_context", second_context},
     {"hang_handshake", handshake},
+    {"hang_query_over_context", query_over_context},
+    {"hang_query_beside_capture", query_beside_capture},
+    {"hang_query_of_many", query_of_many},
 };
 
 } // namespace

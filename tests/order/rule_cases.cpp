@@ -154,7 +154,8 @@ void transition_hold() {
 }
 
 /// Two streams ordered by nothing but what a cudaFree between them natively waits for.
-void device_order() {
+template <class Free>
+void ordered_by_a_free(Free free_something) {
     const cudaStream_t first = make_stream();
     const cudaStream_t second = make_stream();
     Byte* const result = allocate();
@@ -162,9 +163,32 @@ void device_order() {
     Byte* const unrelated = allocate();
     drain();
     ORDER_CHECK(fill(first, result, kNew, kBytes, kLateNs));
-    release(unrelated);
+    free_something(unrelated);
     ORDER_CHECK(read_late(second, result, copy, kBytes, 0));
     drain();
+}
+
+void device_order() {
+    ordered_by_a_free(release);
+}
+
+/// Where no barrier holds up later work, the host waits.
+void device_order_finished() {
+    ORDER_CHECK(cudaSetDevice(1));
+    ORDER_CHECK(cudaFree(nullptr));
+    ORDER_CHECK(cudaSetDevice(0));
+    ordered_by_a_free(release);
+}
+
+/// So it does beside another stream's capture, where nothing can be recorded.
+void device_order_beside_capture() {
+    const cudaStream_t captured = make_stream();
+    ordered_by_a_free([&](Byte* block) {
+        ORDER_CHECK(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+        release(block);
+        cudaGraph_t graph = nullptr;
+        ORDER_REQUIRE(cudaStreamEndCapture(captured, &graph) == cudaSuccess, kCaptureBroken);
+    });
 }
 
 constexpr Case kCases[] = {
@@ -180,6 +204,8 @@ constexpr Case kCases[] = {
     {"transition_hold", transition_hold},
     {"registered", registered},
     {"device_order", device_order},
+    {"device_order_finished", device_order_finished},
+    {"device_order_beside_capture", device_order_beside_capture},
 };
 
 } // namespace

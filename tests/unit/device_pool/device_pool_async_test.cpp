@@ -321,7 +321,7 @@ TEST_CASE("DevicePool async: random programs") {
                 } else {
                     const bool classic = !live.back().block->asynchronous;
                     REQUIRE(f.free(live.back().block,
-                                   classic ? FreeKind::waits : FreeKind::does_not_wait)
+                                   classic ? FreeKind::waits_unnoticed : FreeKind::does_not_wait)
                                 .status == PoolStatus::done);
                 }
                 live.pop_back();
@@ -367,7 +367,7 @@ TEST_CASE("DevicePool async: threads with streams of their own and one another's
                 const bool waits = classic_free && classic;
                 f.device.given_up(block->address, block->size, !waits);
                 const PoolResult freed =
-                    classic_free ? f.pool->free(block, block->address, FreeKind::waits)
+                    classic_free ? f.pool->free(block, block->address, FreeKind::waits_unnoticed)
                                  : f.pool->free_async(block, block->address, f.named(mine));
                 if (freed.status != PoolStatus::done) ++failures;
                 f.device.advance(1);

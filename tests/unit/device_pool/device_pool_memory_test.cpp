@@ -87,7 +87,7 @@ TEST_CASE("DevicePool memory: limbo is waited for where no barrier counts, too")
 
 TEST_CASE(
     "DevicePool memory: everything that has finished is found, however many fences there are") {
-    const FreeKind kind = GENERATE(FreeKind::waits, FreeKind::does_not_wait);
+    const FreeKind kind = GENERATE(FreeKind::waits_unnoticed, FreeKind::does_not_wait);
     const bool several = GENERATE(false, true);
     CAPTURE(static_cast<int>(kind), several);
     PoolFixture f(OrderLevel::fenced, pool_options(), 16 * kMiB);
@@ -105,7 +105,7 @@ TEST_CASE(
 
 TEST_CASE(
     "DevicePool memory: trim gives back everything that has finished, and waits for nothing") {
-    const FreeKind kind = GENERATE(FreeKind::waits, FreeKind::does_not_wait);
+    const FreeKind kind = GENERATE(FreeKind::waits_unnoticed, FreeKind::does_not_wait);
     PoolFixture f(OrderLevel::fenced);
     const std::vector<Block*> blocks = fill(f, 9, 2 * kMiB);
     for (std::size_t i = 0; i < 8; ++i) {
@@ -272,12 +272,12 @@ void exercise(PoolFixture& f, bool step_down) {
             take((i + 1) * kMiB + 512, i % 4);
         take(700, 0);
         for (int i = 0; i < 4; ++i)
-            give(1, i == 2 ? FreeKind::does_not_wait : FreeKind::waits);
+            give(1, i == 2 ? FreeKind::does_not_wait : FreeKind::waits_unnoticed);
         take(7 * kMiB, 1);
         take(3 * kMiB, 2);
         f.device.advance(3);
         take(12 * kMiB, 3); // more than is left
-        give(0, FreeKind::waits);
+        give(0, FreeKind::waits_unnoticed);
         f.pool->trim();
         if (step_down && round == 1) f.pool->enter_finished(true);
         if (!held.empty()) {
@@ -287,7 +287,7 @@ void exercise(PoolFixture& f, bool step_down) {
         take(2 * kMiB, 0);
     }
     while (!held.empty())
-        give(0, FreeKind::waits);
+        give(0, FreeKind::waits_unnoticed);
 }
 
 } // namespace

@@ -24,7 +24,7 @@ Options no_slack() {
 
 TEST_CASE("DevicePool order: at level ordered everything freed is free at once") {
     PoolFixture f(OrderLevel::ordered);
-    for (const FreeKind kind : {FreeKind::waits, FreeKind::does_not_wait}) {
+    for (const FreeKind kind : {FreeKind::waits_unnoticed, FreeKind::does_not_wait}) {
         Block* const block = f.alloc(4096);
         f.use(block);
         f.free(block, kind);
@@ -148,7 +148,7 @@ TEST_CASE("DevicePool order: only a free that is told to wait does so, and it is
     Block* const first = f.alloc(4096);
     Block* const second = f.alloc(4096);
     f.use(first);
-    CHECK(f.free(first, FreeKind::waits).status == PoolStatus::done);
+    CHECK(f.free(first, FreeKind::waits_unnoticed).status == PoolStatus::done);
     CHECK_FALSE(f.device.idle());
     CHECK(f.pool->statistics().native_waits == 0);
     f.use(second);
@@ -275,7 +275,7 @@ TEST_CASE("DevicePool order: beside a capture a freed block is set aside and com
 
 TEST_CASE("DevicePool order: a free that meets a capture which just began is set aside") {
     const OrderLevel level = GENERATE(OrderLevel::fenced, OrderLevel::finished, OrderLevel::wait);
-    const FreeKind kind = GENERATE(FreeKind::waits, FreeKind::does_not_wait);
+    const FreeKind kind = GENERATE(FreeKind::waits_unnoticed, FreeKind::does_not_wait);
     CAPTURE(static_cast<int>(level));
     PoolFixture f(level);
     Block* const block = f.alloc(kLarge);

@@ -130,9 +130,9 @@ std::uint64_t run_program(std::uint64_t seed, const Scene& scene, int steps) {
                 ++model.asides;
                 REQUIRE(f.set_aside(block).status == PoolStatus::done);
             } else {
-                static constexpr FreeKind kHow[] = {FreeKind::waits, FreeKind::waits,
-                                                    FreeKind::waits_on_device,
-                                                    FreeKind::does_not_wait};
+                static constexpr FreeKind kHow[] = {
+                    FreeKind::waits_unnoticed, FreeKind::waits_unnoticed, FreeKind::waits_on_device,
+                    FreeKind::does_not_wait};
                 const FreeKind how = kHow[random() % 4];
                 REQUIRE(f.free(block, how).status == PoolStatus::done);
             }
@@ -201,7 +201,8 @@ TEST_CASE("DevicePool random: programs see what the rules are for") {
                 f.use(block, random() % SimulatedDevice::kStreams);
                 held.push_back(block);
             } else {
-                f.free(held.back(), random() % 2 == 0 ? FreeKind::waits : FreeKind::does_not_wait);
+                f.free(held.back(),
+                       random() % 2 == 0 ? FreeKind::waits_unnoticed : FreeKind::does_not_wait);
                 held.pop_back();
             }
             if (random() % 4 == 0) f.device.advance(2);
@@ -231,7 +232,8 @@ std::string run_threads(std::uint64_t seed, const Scene& scene, int steps) {
             std::mt19937_64 random(seed + 1 + t);
             std::vector<Block*> held;
             const auto give = [&](Block* block) {
-                const FreeKind kind = random() % 4 == 0 ? FreeKind::does_not_wait : FreeKind::waits;
+                const FreeKind kind =
+                    random() % 4 == 0 ? FreeKind::does_not_wait : FreeKind::waits_unnoticed;
                 const DeviceAddress address = block->address;
                 f.device.given_up(address, block->size, kind == FreeKind::does_not_wait);
                 const PoolResult result = f.pool->free(block, address, kind);
@@ -347,7 +349,7 @@ TEST_CASE("DevicePool random: threads on pools that share one address map") {
                     const Segment* const segment = map->segment_of(result.address);
                     if (segment == nullptr || segment->pool != &pool) ++foreign;
                     if (block == nullptr ||
-                        pool.free(block, result.address, FreeKind::waits).status !=
+                        pool.free(block, result.address, FreeKind::waits_unnoticed).status !=
                             PoolStatus::done) {
                         ++unknown;
                     }

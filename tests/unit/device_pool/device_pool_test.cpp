@@ -52,7 +52,8 @@ TEST_CASE("DevicePool: a double free, an interior address and a foreign one are 
         CHECK(f.map->find_containing(address + 4095) == block);
         CHECK(f.map->segment_of(address + 4095)->pool == f.pool.get());
         REQUIRE(f.free(block).status == PoolStatus::done);
-        CHECK(f.pool->free(block, address, FreeKind::waits).status == PoolStatus::not_live);
+        CHECK(f.pool->free(block, address, FreeKind::waits_unnoticed).status ==
+              PoolStatus::not_live);
         CHECK(f.pool->free(block, address, FreeKind::does_not_wait).status == PoolStatus::not_live);
         CHECK(f.pool->set_aside(block, address).status == PoolStatus::not_live);
         const PoolStatistics statistics = f.pool->statistics();
@@ -67,7 +68,7 @@ TEST_CASE("DevicePool: a descriptor that lives elsewhere by now is not freed by 
     Block* const other = f.alloc(512);
     REQUIRE(other != nullptr);
     // As if the look-up of another address had named the block just before it was recycled.
-    CHECK(f.pool->free(block, block->address + 512, FreeKind::waits).status ==
+    CHECK(f.pool->free(block, block->address + 512, FreeKind::waits_unnoticed).status ==
           PoolStatus::not_live);
     CHECK(block->state.load() == BlockState::live);
     CHECK(f.pool->set_aside(block, block->address + 512).status == PoolStatus::not_live);

@@ -46,12 +46,13 @@ struct PoolFixture {
         return block;
     }
     cachealloc::PoolResult free(cachealloc::Block* block,
-                                cachealloc::FreeKind kind = cachealloc::FreeKind::waits) {
+                                cachealloc::FreeKind kind = cachealloc::FreeKind::waits_unnoticed) {
         const cachealloc::DeviceAddress address = block->address;
         const std::uint64_t size = block->size;
         const bool only_finished = kind == cachealloc::FreeKind::does_not_wait;
         device.given_up(address, size, only_finished);
-        if (sync && kind == cachealloc::FreeKind::waits) kind = cachealloc::FreeKind::waits_on_host;
+        if (sync && kind == cachealloc::FreeKind::waits_unnoticed)
+            kind = cachealloc::FreeKind::waits_on_host;
         const cachealloc::PoolResult result = pool->free(block, address, kind);
         if (result.status != cachealloc::PoolStatus::done) device.kept(address, size);
         return result;
