@@ -58,7 +58,9 @@ SIMCUDA_TWIN(random_fill) {
     const auto value = simcuda_arg<unsigned char>(args, 2);
     sim->writes(sim, to, bytes);
     sim->duration_ns(sim, simcuda_arg<std::uint64_t>(args, 3) + 500);
-    simcuda_body(sim, [=] { std::memset(to, value, std::min(bytes, random_programs::kHead)); });
+    simcuda_body(sim, [=] {
+        if (bytes != 0) std::memset(to, value, std::min(bytes, random_programs::kHead));
+    });
 }
 
 SIMCUDA_TWIN(random_copy) {
@@ -70,6 +72,7 @@ SIMCUDA_TWIN(random_copy) {
     sim->writes(sim, to, to_bytes);
     sim->duration_ns(sim, simcuda_arg<std::uint64_t>(args, 4) + 500);
     simcuda_body(sim, [=] {
-        std::memcpy(to, from, std::min({to_bytes, from_bytes, random_programs::kHead}));
+        const auto bytes = std::min({to_bytes, from_bytes, random_programs::kHead});
+        if (bytes != 0) std::memcpy(to, from, bytes);
     });
 }

@@ -146,7 +146,9 @@ Run Server::run(const Program& program) {
         stop("the server of programs is gone");
     run.status = status;
     run.codes.resize(codes.size() / sizeof(std::int32_t));
-    std::memcpy(run.codes.data(), codes.data(), run.codes.size() * sizeof(std::int32_t));
+    if (!run.codes.empty()) {
+        std::memcpy(run.codes.data(), codes.data(), run.codes.size() * sizeof(std::int32_t));
+    }
     return run;
 }
 
