@@ -2,6 +2,7 @@
 
 #include "shim/driver.h"
 #include "shim/log.h"
+#include "shim/object_walk.h"
 #include "shim/real_dlsym.h"
 
 #include <atomic>
@@ -96,13 +97,13 @@ bool escapes_present() {
     static std::atomic<unsigned long long> looked_at{0};
     if (seen.load(std::memory_order_relaxed)) return true;
     unsigned long long added = 0;
-    dl_iterate_phdr(count_added, &added);
+    walk_objects(count_added, &added);
     if (added == looked_at.load(std::memory_order_relaxed)) return false;
     find_real_dlsym();
     Search search{{{"dlsym", address_of(cachealloc_real_dlsym.load(std::memory_order_acquire))},
                    {"dlvsym", address_of(cachealloc_real_dlvsym.load(std::memory_order_acquire))},
                    {"cuInit", address_of(real.cuInit.get())}}};
-    dl_iterate_phdr(look, &search);
+    walk_objects(look, &search);
     looked_at.store(search.added, std::memory_order_relaxed);
     if (!search.found) return false;
     log_once("deepbind", LogLevel::warning,

@@ -1,5 +1,7 @@
 #include "shim/foreign_writers.h"
 
+#include "shim/object_walk.h"
+
 #include <atomic>
 #include <cstring>
 #include <iterator>
@@ -64,7 +66,7 @@ bool foreign_writers_present() {
     static std::atomic<bool> seen{false};
     if (seen.load(std::memory_order_relaxed)) return true;
     unsigned loaded = 0;
-    dl_iterate_phdr(note_library, &loaded);
+    walk_objects(note_library, &loaded);
     for (std::size_t i = 0; i < std::size(kWriters); ++i) {
         if ((loaded >> i & 1) != 0 && has_open(kWriters[i].device)) {
             seen.store(true, std::memory_order_relaxed);
@@ -84,7 +86,7 @@ bool unseen_submitters_present() {
         }
         return 0;
     };
-    dl_iterate_phdr(look, &found);
+    walk_objects(look, &found);
     if (found) seen.store(true, std::memory_order_relaxed);
     return found;
 }
