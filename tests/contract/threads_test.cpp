@@ -187,7 +187,7 @@ ALONE_TEST_CASE("running out of memory beside other threads", "[threads][errors]
             all.push_back(memory);
         }
         CHECK(cudaGetLastError() == cudaErrorMemoryAllocation);
-        CHECK(all.size() >= 2); // of 6; what the other threads hold meanwhile costs some
+        CHECK(all.size() >= 4);
         for (void* const memory : all)
             CHECK(cudaFree(memory) == cudaSuccess);
     }
