@@ -28,6 +28,14 @@ enum class AsyncMode : std::uint8_t { pool, driver };
 // `automatic` (spelled `auto` by the user) starts at the least careful level that is safe.
 enum class OrderStart : std::uint8_t { automatic, fenced, finished, wait };
 
+// Which calls are recorded with their call stacks: those that allocate, those that free as well, or
+// none.
+enum class StackMode : std::uint8_t { alloc, all, off };
+
+// What walks the stacks. `automatic` (spelled `auto` by the user) takes what is fastest wherever it
+// is exact.
+enum class UnwinderChoice : std::uint8_t { automatic, libunwind, gcc };
+
 // How much is written to standard error: errors only, also what a user should know, or also what
 // explains.
 enum class LogDetail : std::uint8_t { quiet, normal, verbose };
@@ -57,6 +65,11 @@ struct Options {
     std::uint64_t max_split_size_mb = kUnlimited;
     RoundupDivisions roundup_power2_divisions{};
     bool pool = true;
+    bool record = true;
+    StackMode stacks = StackMode::alloc;
+    UnwinderChoice unwinder = UnwinderChoice::automatic;
+    std::uint64_t ring_mb = 64;
+    std::uint64_t stack_depth = 64;
     bool stats = false;
     bool strict = false;
     LogDetail log = LogDetail::normal;
@@ -70,6 +83,9 @@ struct Options {
     [[nodiscard]] std::uint64_t max_split_bytes() const noexcept {
         return max_split_size_mb == kUnlimited ? kUnlimited : max_split_size_mb * kMiB;
     }
+
+    // Bytes of history that the recording keeps.
+    [[nodiscard]] std::uint64_t ring_bytes() const noexcept { return ring_mb * kMiB; }
 
     friend bool operator==(const Options&, const Options&) = default;
 };

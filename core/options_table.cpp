@@ -11,6 +11,8 @@ namespace options_detail {
 namespace {
 
 constexpr std::uint64_t kMaxMiB = 1048576; // 1 TiB: beyond any device, and no product overflows
+constexpr std::uint64_t kMaxRingMiB = 65536;
+constexpr std::uint64_t kMaxStackDepth = 256;
 constexpr std::string_view kOffMeaning =
     "Pass every call on and do nothing else. It must be the whole text.";
 
@@ -103,6 +105,22 @@ constexpr Row kTable[] = {
         "max_split_size_mb", 20, kMaxMiB,
         "Blocks larger than this many MiB are never split; unlimited lets all be split.", true),
     boolean<&Options::pool>("pool", "False sends every call to the driver and only counts it."),
+    choice<&Options::record>(
+        "record", {"off", "on"},
+        "Whether allocations and frees are recorded in a file; it is kept when the process does "
+        "not leave through exit() or ran out of memory."),
+    choice<&Options::stacks>("stacks", {"alloc", "all", "off"},
+                             "Which calls are recorded with their call stacks: those that "
+                             "allocate (alloc), those that free as well (all), or none (off)."),
+    choice<&Options::unwinder>(
+        "unwinder", {"auto", "libunwind", "gcc"},
+        "What walks the call stacks: libunwind, libgcc (gcc: ten times slower, needs nothing "
+        "else), or what is fastest wherever it is exact (auto)."),
+    integer<&Options::ring_mb>("ring_mb", 1, kMaxRingMiB,
+                               "MiB of history that the recording keeps, 16384 events a MiB; what "
+                               "is live is kept beyond it."),
+    integer<&Options::stack_depth>("stack_depth", 1, kMaxStackDepth,
+                                   "Frames kept of a call stack, the innermost ones."),
     boolean<&Options::stats>("stats", "Print statistics when the process exits."),
     boolean<&Options::strict>(
         "strict", "End the process with status 2 when an option here cannot be understood."),

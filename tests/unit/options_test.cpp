@@ -48,9 +48,11 @@ bool valid(const Options& options) {
         return divisions <= 64 && (divisions & (divisions - 1)) == 0;
     };
     return options.free_mode <= FreeMode::async && options.async_mode <= AsyncMode::driver &&
-           options.order <= OrderStart::wait && options.log <= LogDetail::verbose &&
-           options.slack_mb <= 1048576 && options.slack_percent <= 100 &&
-           options.cache_mb <= 1048576 &&
+           options.order <= OrderStart::wait && options.stacks <= StackMode::off &&
+           options.unwinder <= UnwinderChoice::gcc && options.ring_mb >= 1 &&
+           options.ring_mb <= 65536 && options.stack_depth >= 1 && options.stack_depth <= 256 &&
+           options.log <= LogDetail::verbose && options.slack_mb <= 1048576 &&
+           options.slack_percent <= 100 && options.cache_mb <= 1048576 &&
            (options.max_split_size_mb == Options::kUnlimited ||
             (options.max_split_size_mb >= 20 && options.max_split_size_mb <= 1048576)) &&
            std::ranges::all_of(options.roundup_power2_divisions, allowed);
@@ -73,16 +75,23 @@ TEST_CASE("options: an empty text gives the defaults", "[options]") {
     CHECK(options.max_split_size_mb == Options::kUnlimited);
     CHECK(options.roundup_power2_divisions == RoundupDivisions{});
     CHECK(options.pool);
+    CHECK(options.record);
+    CHECK(options.stacks == StackMode::alloc);
+    CHECK(options.unwinder == UnwinderChoice::automatic);
+    CHECK(options.ring_mb == 64);
+    CHECK(options.stack_depth == 64);
     CHECK_FALSE(options.stats);
     CHECK_FALSE(options.strict);
     CHECK(options.log == LogDetail::normal);
 }
 
 TEST_CASE("options: each option is read", "[options]") {
-    const Options options = clean("free:async,order:finished,slack_mb:0,slack_percent:100,"
-                                  "cache_mb:1048576,max_split_size_mb:20,"
-                                  "roundup_power2_divisions:8,pool:False,stats:True,strict:True,"
-                                  "log:verbose");
+    const Options options =
+        clean("free:async,order:finished,slack_mb:0,slack_percent:100,"
+              "cache_mb:1048576,max_split_size_mb:20,"
+              "roundup_power2_divisions:8,pool:False,record:off,stacks:all,unwinder:gcc,"
+              "ring_mb:65536,stack_depth:256,stats:True,strict:True,"
+              "log:verbose");
     CHECK(options.free_mode == FreeMode::async);
     CHECK(options.order == OrderStart::finished);
     CHECK(options.slack_mb == 0);
@@ -91,9 +100,18 @@ TEST_CASE("options: each option is read", "[options]") {
     CHECK(options.max_split_size_mb == 20);
     CHECK(std::ranges::count(options.roundup_power2_divisions, 8) == 16);
     CHECK_FALSE(options.pool);
+    CHECK_FALSE(options.record);
+    CHECK(options.stacks == StackMode::all);
+    CHECK(options.unwinder == UnwinderChoice::gcc);
+    CHECK(options.ring_mb == 65536);
+    CHECK(options.stack_depth == 256);
     CHECK(options.stats);
     CHECK(options.strict);
     CHECK(options.log == LogDetail::verbose);
+    CHECK(clean("record:on").record);
+    CHECK(clean("stacks:off").stacks == StackMode::off);
+    CHECK(clean("stacks:alloc").stacks == StackMode::alloc);
+    CHECK(clean("unwinder:libunwind").unwinder == UnwinderChoice::libunwind);
     CHECK(clean("order:auto").order == OrderStart::automatic);
     CHECK(clean("order:fenced").order == OrderStart::fenced);
     CHECK(clean("order:wait").order == OrderStart::wait);
@@ -152,6 +170,7 @@ TEST_CASE("options: bytes are worked out without overflow", "[options]") {
     CHECK(options.slack_bytes(100'000 * kMiB) == 12'000 * kMiB);
     options.slack_percent = 100;
     CHECK(options.slack_bytes(~std::uint64_t{0}) == ~std::uint64_t{0});
+    CHECK(Options{}.ring_bytes() == 64 * kMiB);
     CHECK(options.cache_bytes() == 1024 * kMiB);
     CHECK(options.max_split_bytes() == Options::kUnlimited);
     options.max_split_size_mb = 20;
@@ -196,6 +215,13 @@ TEST_CASE("options: a bad value is named and the default is used", "[options]") 
                              "slack_mb:99999999999999999999999",
                              "slack_mb:unlimited",
                              "slack_percent:101",
+                             "record:True",
+                             "stacks:free",
+                             "unwinder:automatic",
+                             "ring_mb:0",
+                             "ring_mb:65537",
+                             "stack_depth:0",
+                             "stack_depth:257",
                              "cache_mb:[1]",
                              "stats:true",
                              "stats:1",
@@ -308,6 +334,11 @@ TEST_CASE("options: what is written out reads back the same", "[options]") {
             divisions = static_cast<std::uint8_t>(power == 0 ? 0 : 1 << (power - 1));
         }
         options.pool = below(2) == 0;
+        options.record = below(2) == 0;
+        options.stacks = static_cast<StackMode>(below(3));
+        options.unwinder = static_cast<UnwinderChoice>(below(3));
+        options.ring_mb = 1 + below(65536);
+        options.stack_depth = 1 + below(256);
         options.stats = below(2) == 0;
         options.strict = below(2) == 0;
         options.log = static_cast<LogDetail>(below(3));
