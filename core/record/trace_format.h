@@ -162,7 +162,8 @@ enum class MemoryType : std::uint8_t {
 inline constexpr std::uint8_t kMemoryTypes = 11;
 
 /// Where an address means something: two memories of one space never share an address.
-enum class AddressSpace : std::uint8_t { device, host, array, physical, mapping };
+/// `segment` is only for the live table's entries of segments, whose first block has their address.
+enum class AddressSpace : std::uint8_t { device, host, array, physical, mapping, segment };
 
 constexpr AddressSpace space_of(MemoryType type) {
     switch (type) {
@@ -280,8 +281,9 @@ inline std::uint16_t check_word(const EventRecord& record) {
     return static_cast<std::uint16_t>(sum >> 48);
 }
 
-/// An entry of the live table is the EventRecord of the allocation; its `sequence` is 0 where the
-/// slot is free. The table is cut into kLiveShards equal shards.
+/// An entry of the live table is the EventRecord of the allocation, or the segment_alloc or
+/// segment_map of a segment that the pool holds; its `sequence` is 0 where the slot is free. The
+/// table is cut into kLiveShards equal shards.
 inline constexpr std::uint32_t kLiveShards = 64;
 
 // --- stacks -------------------------------------------------------------------------------------
