@@ -8,8 +8,8 @@
 namespace cachealloc {
 
 DevicePool::DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source, StreamOrder& order,
-                       OrderLevel level, const Options& options)
-    : options_(options), source_(source), cache_(arena, options.cache_bytes()),
+                       OrderLevel level, const Options& options, PoolObserver* observer)
+    : options_(options), observer_(observer), source_(source), cache_(arena, options.cache_bytes()),
       heap_(map, arena, *this, options.max_split_bytes()), fences_(order, level) {}
 
 PoolResult DevicePool::allocate(std::uint64_t bytes) {
@@ -36,8 +36,9 @@ PoolResult DevicePool::hand_out(Block* block, const Request& request) {
     request.mine.add(Counter::allocated_bytes, block->size);
     request.mine.add(Counter::allocated_requested, request.bytes);
     live_.add(request.mine, block->size);
+    const std::uint64_t size = block->size;
     block->state.store(BlockState::live, std::memory_order_release);
-    return {PoolStatus::done, address, 0};
+    return {PoolStatus::done, address, 0, false, size};
 }
 
 /// Makes the caller the block's owner, unless it is not live (a double free) or, recycled since the
@@ -85,6 +86,7 @@ PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) 
         return settle_freed(block, kind, stamp, mine);
     }
     count_free(block, mine);
+    note_freed(block, true);
     keep(block, mine);
     return {};
 }
@@ -148,8 +150,10 @@ PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, Th
         return {};
     }
     if (!result.done()) return keep_live(block, result);
+    const bool settled = finished || (kind == FreeKind::waits_on_device && order_later_work(stamp));
     count_free(block, mine);
-    if (finished || (kind == FreeKind::waits_on_device && order_later_work(stamp))) {
+    note_freed(block, settled);
+    if (settled) {
         keep(block, mine);
     } else {
         (waits ? limbo_ : polled_).push(block);
@@ -168,6 +172,7 @@ PoolResult DevicePool::set_aside(Block* block, DeviceAddress address) {
 void DevicePool::set_aside_owned(Block* block) {
     count(slow_.set_aside);
     count_free(block, cache_.mine());
+    note_freed(block, false);
     block->barrier_counts = false;
     block->state.store(BlockState::aside, std::memory_order_relaxed);
     const std::lock_guard lock(aside_mutex_);
@@ -303,9 +308,29 @@ PoolStatistics DevicePool::statistics() const {
     return all;
 }
 
+/// Everything in the segment ends, and it with it.
+void DevicePool::note_end(const Segment& segment) {
+    for (const Block* block = segment.first; block != nullptr; block = block->next) {
+        switch (block->state.load(std::memory_order_acquire)) {
+        case BlockState::live:
+            observer_->freed(*block, true);
+            break;
+        case BlockState::limbo:
+        case BlockState::aside:
+        case BlockState::streamed:
+            observer_->settled(*block);
+            break;
+        default:
+            break;
+        }
+    }
+    observer_->segment_freed(segment.base, segment.size, segment.small);
+}
+
 // What waits is forgotten before the blocks' records are used again; a pool is never unmapped, but
 // most of its memory is that of the queues, which go back to the kernel.
 void DevicePool::bury() {
+    if (observer_ != nullptr) heap_.visit([this](const Segment& segment) { note_end(segment); });
     limbo_.clear();
     polled_.clear();
     streamed_.clear();

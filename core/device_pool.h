@@ -9,6 +9,7 @@
 #include "core/pool/live_bytes.h"
 #include "core/pool/memory_source.h"
 #include "core/pool/stream_limbo.h"
+#include "core/pool_observer.h"
 
 #include <atomic>
 #include <cstdint>
@@ -28,7 +29,8 @@ struct PoolResult {
     PoolStatus status = PoolStatus::done;
     DeviceAddress address = 0;
     int native = 0;
-    bool waited = false; ///< free(): the host has waited for all work before it
+    bool waited = false;    ///< free(): the host has waited for all work before it
+    std::uint64_t size = 0; ///< allocate(): bytes that the block occupies
 };
 
 /// Whether the native counterpart of a free waits for the context's earlier work. Only such frees
@@ -100,9 +102,9 @@ struct PoolStatistics {
 /// free makes one StreamOrder::record() except at level `ordered`. Nothing throws.
 class DevicePool {
   public:
-    /// All references must outlive the pool.
+    /// All references must outlive the pool, as must `observer`, which may be null.
     DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source, StreamOrder& order,
-               OrderLevel level, const Options& options);
+               OrderLevel level, const Options& options, PoolObserver* observer = nullptr);
 
     /// `bytes` of device memory, at least 1. Returns done, pass_through, out_of_memory or failed.
     PoolResult allocate(std::uint64_t bytes);
@@ -212,6 +214,16 @@ class DevicePool {
     bool hold_is_over();
     void set_aside_owned(Block* block);
     bool order_later_work(Stamp stamp);
+    void note_freed(const Block* block, bool settled) {
+        if (observer_ != nullptr) [[unlikely]]
+            observer_->freed(*block, settled);
+    }
+    Block* note_settled(Block* block) {
+        if (observer_ != nullptr && block != nullptr) [[unlikely]]
+            observer_->settled(*block);
+        return block;
+    }
+    Block* note_settled_chain(Block* chain);
     PoolResult settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine);
     void keep(Block* block, ThreadCache& mine);
     void count_free(const Block* block, ThreadCache& mine);
@@ -260,10 +272,13 @@ class DevicePool {
     bool within_slack(const Request& request) const;
     Block* make_room(const Request& request, bool& impossible);
     std::uint64_t release_segment(std::uint64_t at_least);
+    void note_end(const Segment& segment);
+    void note_segment(bool allocated, DeviceAddress base, std::uint64_t bytes, bool small);
     void flush_to_heap();
     void settle_what_is_done();
 
     const Options options_;
+    PoolObserver* const observer_;
     MemorySource& source_;
     BinIndex bins_;
     ExactCache cache_;

@@ -63,6 +63,7 @@ PoolResult DevicePool::free_async(Block* block, DeviceAddress address, const Nam
         if (result.done()) {
             count(slow_.async_frees);
             count_free(block, cache_.mine());
+            note_freed(block, false);
             block->event = event;
             streamed_.push(block, stream.id);
             return {};
@@ -91,7 +92,7 @@ Block* DevicePool::take_own(const Request& request) {
     if (block == nullptr) return nullptr;
     stream_events_.give_back(block->event);
     count(slow_.stream_hits);
-    return block;
+    return note_settled(block);
 }
 
 bool DevicePool::finished(const StreamLimbo::Seen& seen) {
@@ -113,7 +114,7 @@ Block* DevicePool::take_finished(std::uint32_t bin) {
         if (block == nullptr) continue;
         stream_events_.give_back(block->event);
         count(slow_.stream_hits);
-        return block;
+        return note_settled(block);
     }
     return nullptr;
 }
@@ -129,7 +130,7 @@ bool DevicePool::settle_streams(std::uint32_t most_pending) {
         if (!finished(seen)) {
             ++pending;
         } else if (Block* const block = streamed_.take(seen)) {
-            stream_events_.give_back(block->event);
+            stream_events_.give_back(note_settled(block)->event);
             block->link = settled;
             settled = block;
         }
@@ -150,7 +151,7 @@ Block* DevicePool::pop_settled(std::uint32_t bin) {
     Block* block = limbo_.pop(bin, is_settled);
     if (block == nullptr) block = polled_.pop(bin, is_settled);
     if (block != nullptr) count(slow_.limbo_hits);
-    return block;
+    return note_settled(block);
 }
 
 Block* DevicePool::find_for_stream(const Request& request) {
@@ -180,7 +181,7 @@ Block* DevicePool::take_behind_fence(const Request& request) {
     if (fences_.stream_wait(block->stamp, stream.handle).done()) {
         count(slow_.limbo_hits);
         count(slow_.stream_waits);
-        return block;
+        return note_settled(block);
     }
     limbo_.push(block);
     return nullptr;
@@ -197,7 +198,7 @@ Block* DevicePool::take_behind_event(const Request& request) {
         stream_events_.give_back(block->event);
         count(slow_.stream_hits);
         count(slow_.stream_waits);
-        return block;
+        return note_settled(block);
     }
     streamed_.push(block, seen.stream);
     return nullptr;
@@ -225,7 +226,7 @@ Block* DevicePool::await_streams(const Request& request) {
 
 std::uint64_t DevicePool::wholly_free_bytes() {
     settle_streams(kAllPending);
-    return heap_.totals().wholly_free;
+    return heap_.wholly_free();
 }
 
 /// What is held, less what classic calls have.

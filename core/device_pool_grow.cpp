@@ -46,8 +46,10 @@ DevicePool::Growth DevicePool::grow(const Request& request, Block** block) {
     if (result.status == SourceStatus::out_of_memory) return Growth::no_room;
     if (result.status == SourceStatus::failed) return Growth::impossible;
     if (result.address % kGranule == 0) {
-        *block =
-            heap_.add_segment(result.address, bytes, is_small(request.rounded), request.rounded);
+        const bool small = is_small(request.rounded);
+        note_segment(true, result.address, bytes, small); // before others find its rest
+        *block = heap_.add_segment(result.address, bytes, small, request.rounded);
+        if (*block == nullptr) note_segment(false, result.address, bytes, small);
     }
     if (*block == nullptr) { // an address that others may share, or no host memory: not for us
         source_.release(result.address, bytes);
@@ -62,13 +64,31 @@ std::uint64_t DevicePool::release_segment(std::uint64_t at_least) {
     Segment* const segment = heap_.take_coldest(at_least);
     if (segment == nullptr) return 0;
     const std::uint64_t bytes = segment->size;
+    note_segment(false, segment->base, bytes, segment->small);
     if (source_.release(segment->base, bytes).status != SourceStatus::done) {
+        note_segment(true, segment->base, bytes, segment->small);
         heap_.restore(segment);
         return 0;
     }
     heap_.retire(segment);
     count(slow_.segment_frees);
     return bytes;
+}
+
+void DevicePool::note_segment(bool allocated, DeviceAddress base, std::uint64_t bytes, bool small) {
+    if (observer_ == nullptr) return;
+    if (allocated) {
+        observer_->segment_allocated(base, bytes, small);
+    } else {
+        observer_->segment_freed(base, bytes, small);
+    }
+}
+
+Block* DevicePool::note_settled_chain(Block* chain) {
+    if (observer_ == nullptr) return chain;
+    for (const Block* block = chain; block != nullptr; block = block->link)
+        observer_->settled(*block);
+    return chain;
 }
 
 /// The driver has no room. A stream takes what another one has not come to freeing yet. Gives back
@@ -119,8 +139,8 @@ void DevicePool::settle_what_is_done() {
     captures_ended();
     while (fences_.poll()) {
     }
-    heap_.put_chain(limbo_.drain(is_settled));
-    heap_.put_chain(polled_.drain(is_settled));
+    heap_.put_chain(note_settled_chain(limbo_.drain(is_settled)));
+    heap_.put_chain(note_settled_chain(polled_.drain(is_settled)));
     settle_streams(kAllPending);
     flush_to_heap();
 }

@@ -80,7 +80,7 @@ Block* DevicePool::find_settled(const Request& request) {
         }
         if (block != nullptr) {
             count(slow_.limbo_hits);
-            return block;
+            return note_settled(block);
         }
     }
     return take(request, Heap::Reach::modest);
@@ -99,7 +99,7 @@ Block* DevicePool::drain_and_find(const Request& request) {
     Block* found = nullptr;
     Block* others = nullptr;
     for (Limbo* queue : {&limbo_, &polled_}) {
-        for (Block* chain = queue->drain(is_settled); chain != nullptr;) {
+        for (Block* chain = note_settled_chain(queue->drain(is_settled)); chain != nullptr;) {
             Block* block = chain;
             chain = block->link;
             block->link = nullptr;

@@ -265,15 +265,21 @@ Heap::Totals Heap::totals() const {
             totals.largest_free = std::max(totals.largest_free, block->size);
         }
     }
+    return totals;
+}
+
+std::uint64_t Heap::wholly_free() const {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t bytes = 0;
     for (const Segment* at = segments_; at != nullptr; at = at->next) {
         bool live = at->exported;
         for (const Block* block = at->first; block != nullptr && !live; block = block->next) {
             const BlockState state = block->state.load(std::memory_order_relaxed);
             live = state == BlockState::live || state == BlockState::streamed;
         }
-        if (!live) totals.wholly_free += at->size;
+        if (!live) bytes += at->size;
     }
-    return totals;
+    return bytes;
 }
 
 } // namespace cachealloc

@@ -63,6 +63,14 @@ class Heap {
     void hide_all();
     void show_all();
 
+    /// Calls visit(const Segment&) for every segment, under the lock. O(segments).
+    template <class Visit>
+    void visit(Visit visit) const {
+        const std::lock_guard lock(mutex_);
+        for (const Segment* at = segments_; at != nullptr; at = at->next)
+            visit(*at);
+    }
+
     /// The context is gone for good: forgets every segment and recycles every descriptor, so that
     /// nothing is found at these addresses when they come back as another context's memory. No
     /// other call may be running or come later.
@@ -72,13 +80,15 @@ class Heap {
         std::uint64_t reserved = 0;     ///< bytes of all segments
         std::uint64_t free_in_tree = 0; ///< settled free bytes
         std::uint64_t largest_free = 0; ///< the largest settled free block
-        std::uint64_t wholly_free = 0;  ///< bytes of segments without a live or streamed block
         std::uint64_t segments = 0;
         std::uint64_t splits = 0; ///< times a block was cut in two
         std::uint64_t reserved_peak = 0;
     };
-    /// O(blocks).
+    /// O(log blocks).
     Totals totals() const;
+
+    /// Bytes of segments without a live or streamed block. O(blocks).
+    std::uint64_t wholly_free() const;
 
     std::uint64_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
     std::uint64_t reserved_peak() const { return reserved_peak_.load(std::memory_order_relaxed); }

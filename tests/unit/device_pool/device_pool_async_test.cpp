@@ -357,6 +357,7 @@ TEST_CASE("DevicePool async: threads with streams of their own and one another's
                     ++failures;
                     continue;
                 }
+                f.ledger.handed_out(*block);
                 if (classic) {
                     f.device.handed_out(block->address, block->size, false);
                 } else {

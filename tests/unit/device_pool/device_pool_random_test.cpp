@@ -63,6 +63,8 @@ void check_statistics(PoolFixture& f, const Model& model) {
     REQUIRE(s.requested_bytes == model.requested);
     REQUIRE(s.allocated_bytes_peak == model.peak);
     REQUIRE(s.reserved_bytes == f.device.held());
+    REQUIRE(f.ledger.segment_bytes() == f.device.held());
+    REQUIRE(f.ledger.frees() == model.frees);
     REQUIRE(s.reserved_bytes_peak == f.device.held_peak());
     REQUIRE(s.cached_bytes == f.device.held() - model.bytes);
     REQUIRE(s.segments == f.device.segments());
@@ -156,6 +158,7 @@ std::uint64_t run_program(std::uint64_t seed, const Scene& scene, int steps) {
     }
     REQUIRE(f.wind_up() == 0);
     check_statistics(f, model);
+    REQUIRE(f.ledger.blocks() == 0);
     return model.allocations;
 }
 
@@ -253,6 +256,7 @@ std::string run_threads(std::uint64_t seed, const Scene& scene, int steps) {
                             ++wrong;
                             continue;
                         }
+                        f.ledger.handed_out(*block);
                         f.device.handed_out(block->address, block->size, strict);
                         ++allocated;
                         held.push_back(block);
@@ -308,6 +312,7 @@ std::string run_threads(std::uint64_t seed, const Scene& scene, int steps) {
     REQUIRE(busy.reserved_bytes == f.device.held());
     REQUIRE(f.wind_up() == 0);
     REQUIRE(f.pool->statistics().segments == 0);
+    REQUIRE(f.ledger.blocks() == 0);
     return f.first_complaint();
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/device_pool.h"
 
+#include "pool_ledger.h"
 #include "simulated_device.h"
 
 #include <array>
@@ -16,9 +17,11 @@ inline cachealloc::Options pool_options(cachealloc::FreeMode mode = cachealloc::
     return options;
 }
 
-/// A pool on a simulated device. Programs go through alloc() and free(), which tell the oracle.
+/// A pool on a simulated device. Programs go through alloc() and free(), which tell the oracle and
+/// the ledger of what the pool says to its observer.
 struct PoolFixture {
     SimulatedDevice device;
+    PoolLedger ledger;
     std::unique_ptr<cachealloc::AddressMap> map = std::make_unique<cachealloc::AddressMap>();
     std::unique_ptr<cachealloc::BlockArena> arena = std::make_unique<cachealloc::BlockArena>();
     std::unique_ptr<cachealloc::DevicePool> pool;
@@ -28,10 +31,13 @@ struct PoolFixture {
                          const cachealloc::Options& options = pool_options(),
                          std::uint64_t memory = cachealloc::kGiB, std::uint64_t seed = 1)
         : device(memory, seed), pool(std::make_unique<cachealloc::DevicePool>(
-                                    *map, *arena, device, device, level, options)),
+                                    *map, *arena, device, device, level, options, &ledger)),
           sync(options.free_mode == cachealloc::FreeMode::sync) {
         device.one_stream_ = level == cachealloc::OrderLevel::ordered;
     }
+    ~PoolFixture() { CHECK(ledger.first_complaint() == ""); }
+    PoolFixture(const PoolFixture&) = delete;
+    PoolFixture& operator=(const PoolFixture&) = delete;
 
     cachealloc::OrderLevel level() const { return pool->fences().level(); }
 
@@ -42,7 +48,9 @@ struct PoolFixture {
         status = result.status;
         if (result.status != cachealloc::PoolStatus::done) return nullptr;
         cachealloc::Block* const block = map->find(result.address);
-        if (block != nullptr) device.handed_out(block->address, block->size, only_finished);
+        if (block == nullptr) return nullptr;
+        ledger.handed_out(*block);
+        device.handed_out(block->address, block->size, only_finished);
         return block;
     }
     cachealloc::PoolResult free(cachealloc::Block* block,
@@ -72,7 +80,9 @@ struct PoolFixture {
         status = result.status;
         if (result.status != cachealloc::PoolStatus::done) return nullptr;
         cachealloc::Block* const block = map->find(result.address);
-        if (block != nullptr) device.handed_out_to(stream, block->address, block->size);
+        if (block == nullptr) return nullptr;
+        ledger.handed_out(*block);
+        device.handed_out_to(stream, block->address, block->size);
         return block;
     }
     cachealloc::PoolResult free_on(std::size_t stream, cachealloc::Block* block) {
@@ -101,7 +111,7 @@ struct PoolFixture {
     }
     std::string first_complaint() {
         const auto all = device.complaints();
-        return all.empty() ? std::string() : all.front();
+        return all.empty() ? ledger.first_complaint() : all.front();
     }
 
     cachealloc::PoolStatus status = cachealloc::PoolStatus::done;
