@@ -298,6 +298,12 @@ class DevicePool {
     Stamp unfenced_until_ =
         0; ///< frees before it had no fence (level `ordered`); under transition_
     std::mutex growth_token_;
+    /// Held while free blocks are in nobody's hands on their way to the heap, and while a segment
+    /// is on its way to the driver: a thread that has no memory left waits for them rather than
+    /// failing (3 of 200 runs of threads beside one that fills the device had a third of it
+    /// missing).
+    std::mutex moving_mutex_;
+    std::mutex release_mutex_;
     std::mutex aside_mutex_;
     Block* aside_ = nullptr;
     std::atomic<bool> any_aside_{false};

@@ -59,8 +59,10 @@ DevicePool::Growth DevicePool::grow(const Request& request, Block** block) {
     return Growth::done;
 }
 
-/// Gives back the coldest settled segment of at least that size. Returns its bytes, 0 if none.
+/// Gives back the coldest settled segment of at least that size. Returns its bytes, 0 if none: then
+/// none was on its way to the driver either.
 std::uint64_t DevicePool::release_segment(std::uint64_t at_least) {
+    const std::lock_guard releasing(release_mutex_);
     Segment* const segment = heap_.take_coldest(at_least);
     if (segment == nullptr) return 0;
     const std::uint64_t bytes = segment->size;
@@ -139,8 +141,11 @@ void DevicePool::settle_what_is_done() {
     captures_ended();
     while (fences_.poll()) {
     }
-    heap_.put_chain(note_settled_chain(limbo_.drain(is_settled)));
-    heap_.put_chain(note_settled_chain(polled_.drain(is_settled)));
+    {
+        const std::lock_guard moving(moving_mutex_);
+        heap_.put_chain(note_settled_chain(limbo_.drain(is_settled)));
+        heap_.put_chain(note_settled_chain(polled_.drain(is_settled)));
+    }
     settle_streams(kAllPending);
     flush_to_heap();
 }

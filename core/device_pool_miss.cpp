@@ -98,6 +98,7 @@ Block* DevicePool::drain_and_find(const Request& request) {
     const auto is_settled = [this](const Block* block) { return settled(block); };
     Block* found = nullptr;
     Block* others = nullptr;
+    std::unique_lock moving(moving_mutex_);
     for (Limbo* queue : {&limbo_, &polled_}) {
         for (Block* chain = note_settled_chain(queue->drain(is_settled)); chain != nullptr;) {
             Block* block = chain;
@@ -116,6 +117,7 @@ Block* DevicePool::drain_and_find(const Request& request) {
         }
     }
     heap_.put_chain(others);
+    moving.unlock();
     if (found != nullptr) {
         count(slow_.limbo_hits);
         return found;
@@ -125,6 +127,7 @@ Block* DevicePool::drain_and_find(const Request& request) {
 }
 
 void DevicePool::flush_to_heap() {
+    const std::lock_guard moving(moving_mutex_);
     Block* chain = nullptr;
     cache_.drain([&chain](Block* block) {
         block->link = chain;

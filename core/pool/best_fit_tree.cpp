@@ -83,6 +83,19 @@ Block* BestFitTree::best_fit(std::uint64_t size) const {
     return best;
 }
 
+Block* BestFitTree::next(const Block* block) const {
+    Block* found = nullptr;
+    for (Block* at = root_; at != nullptr;) {
+        if (before(block, at)) {
+            found = at;
+            at = at->left;
+        } else {
+            at = at->right;
+        }
+    }
+    return found;
+}
+
 Block* BestFitTree::largest() const {
     Block* at = root_;
     while (at != nullptr && at->right != nullptr)

@@ -22,6 +22,9 @@ class BestFitTree {
     /// The smallest block of at least `size` bytes, the lowest address among equals; null if none.
     Block* best_fit(std::uint64_t size) const;
 
+    /// The one behind `block` in the order of (size, address); null if it is the last.
+    Block* next(const Block* block) const;
+
     /// The largest block, or null.
     Block* largest() const;
 

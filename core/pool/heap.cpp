@@ -8,21 +8,33 @@
 
 namespace cachealloc {
 
-/// Blocks rise in size from the best fit on: where it may not be taken, no larger one is better.
-bool Heap::may_take(const Block* block, std::uint64_t size, Reach reach) const {
-    if (block->size >= max_split_ &&
-        (size < max_split_ || block->size >= size + kMaxUnsplitWaste)) {
-        return false;
-    }
-    return reach != Reach::modest || block->size != block->segment->size ||
-           block->size <= kPinnable || block->size / kMuchLarger <= size;
+bool Heap::may_split(const Block* block, std::uint64_t size) const {
+    return block->size < max_split_ ||
+           (size >= max_split_ && block->size < size + kMaxUnsplitWaste);
 }
 
+/// Whether a block of `size` bytes cut from `block` would keep a segment much larger than itself
+/// from serving a request like those it was made for, or from being given back.
+bool Heap::pins(const Block* block, std::uint64_t size) {
+    const std::uint64_t whole = block->segment->size;
+    if (whole <= kPinnable || whole / kMuchLarger <= size) return false;
+    const auto most = [whole](const Block* other) {
+        return other != nullptr && other->size >= whole / 2;
+    };
+    return block->size == whole || most(block->previous) || most(block->next);
+}
+
+/// Blocks rise in size from the best fit on: where one may not be split, no larger one may.
 Block* Heap::take(std::uint64_t size, Reach reach) {
     const std::lock_guard lock(mutex_);
     const bool from_small = is_small(size) != (reach == Reach::foreign);
-    Block* const block = (from_small ? small_ : large_).best_fit(size);
-    if (block == nullptr || !may_take(block, size, reach)) return nullptr;
+    const BestFitTree& free = from_small ? small_ : large_;
+    Block* block = free.best_fit(size);
+    if (reach == Reach::modest) {
+        for (int others = kOthers; block != nullptr && pins(block, size); --others)
+            block = others != 0 ? free.next(block) : nullptr;
+    }
+    if (block == nullptr || !may_split(block, size)) return nullptr;
     remove_free(block);
     return cut(block, size);
 }

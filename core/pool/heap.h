@@ -28,8 +28,9 @@ class Heap {
 
     /// Which free blocks a request may be cut from.
     enum class Reach {
-        modest, ///< not from a wholly free segment much larger than the request, which it would pin
-        any,    ///< from any segment for requests of this kind
+        modest,  ///< not from a segment much larger than the request that it would pin: one that is
+                 ///< wholly free, or the tail of one that a large block has for itself
+        any,     ///< from any segment for requests of this kind
         foreign, ///< from segments for the other kind of request: better than no memory at all
     };
 
@@ -103,8 +104,12 @@ class Heap {
     static constexpr std::uint64_t kPinnable = 64 * kMiB;
     static constexpr std::uint64_t kMuchLarger = 8;
 
+    /// Blocks behind the best fit that a modest request looks at.
+    static constexpr int kOthers = 8;
+
     BestFitTree& tree(const Segment& segment) { return segment.small ? small_ : large_; }
-    bool may_take(const Block* block, std::uint64_t size, Reach reach) const;
+    bool may_split(const Block* block, std::uint64_t size) const;
+    static bool pins(const Block* block, std::uint64_t size);
     Block* cut(Block* block, std::uint64_t size);
     void put_locked(Block* block);
     void add_free(Block* block);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <thread>
 #include <vector>
 
 using namespace cachealloc;
@@ -319,6 +320,25 @@ TEST_CASE(
         ++failed_calls;
     }
     CHECK(failed_calls > 40);
+}
+
+// Without waiting the second thread finds the memory neither in the pool nor with the driver.
+TEST_CASE("DevicePool memory: what another thread is giving back to the driver is waited for") {
+    PoolFixture f(OrderLevel::ordered, pool_options(), 64 * kMiB);
+    f.free(f.alloc(40 * kMiB));
+    PoolStatus asked = PoolStatus::failed;
+    std::thread other;
+    f.device.before_release = [&] {
+        if (other.joinable()) return;
+        other = std::thread([&] { asked = f.pool->allocate(50 * kMiB).status; });
+        while (f.device.refusals == 0)
+            std::this_thread::yield();
+        for (int i = 0; i < 1000; ++i)
+            std::this_thread::yield();
+    };
+    f.pool->trim();
+    other.join();
+    CHECK(asked == PoolStatus::done);
 }
 
 TEST_CASE("DevicePool memory: whichever call finds the context lost, no call hangs or hands out "

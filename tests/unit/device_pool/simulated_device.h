@@ -184,7 +184,10 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         ++allocations;
         if (bytes == 0 || bytes % cachealloc::kGranule != 0) complain("odd segment size");
         if (fails_now()) return {source_failure, 0, 2};
-        if (held_ + bytes > memory_) return {SourceStatus::out_of_memory, 0, 2};
+        if (held_ + bytes > memory_) {
+            ++refusals;
+            return {SourceStatus::out_of_memory, 0, 2};
+        }
         Address at = kBase; // the lowest gap: addresses come back as soon as they can
         for (const auto& [base, size] : segments_) {
             if (base - at >= bytes) break;
@@ -196,6 +199,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         return {SourceStatus::done, at, 0};
     }
     SourceResult release(Address address, std::uint64_t bytes) override {
+        if (before_release) before_release();
         const SourceResult result = release_now(address, bytes);
         std::this_thread::yield(); // time enough for another thread to get the same address
         return result;
@@ -205,9 +209,11 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     // ---- what a test sets and reads
     std::atomic<bool> several{false}; ///< the hint
     std::atomic<bool> capture_open{false};
-    std::size_t stuck_stream = kStreams; ///< makes no progress until finish_all()
-    bool release_waits = true;           ///< giving memory back waits for all work
-    bool one_stream_ = false;            ///< the program uses one stream: all work is ordered
+    std::size_t stuck_stream = kStreams;    ///< makes no progress until finish_all()
+    bool release_waits = true;              ///< giving memory back waits for all work
+    std::function<void()> before_release;   ///< called before memory is given back
+    std::atomic<std::uint64_t> refusals{0}; ///< allocations that found no room
+    bool one_stream_ = false;               ///< the program uses one stream: all work is ordered
     std::uint64_t fail_at = 0; ///< the call (from 1, counted over all) that fails, 0 = none
     std::uint64_t calls = 0;
     OrderStatus order_failure_status = OrderStatus::failed;

@@ -64,12 +64,28 @@ TEST_CASE("Heap: how far a request may reach") {
     CHECK(take(9 * kMiB - 512, Heap::Reach::modest) == nullptr);
     Block* const ninth = take(9 * kMiB, Heap::Reach::modest);
     REQUIRE(ninth != nullptr);
-    // ... but takes from one that is in use already.
+    // ... but takes from one that small blocks are in already ...
     Block* const next = take(2 * kMiB, Heap::Reach::modest);
     REQUIRE(next != nullptr);
-    m.check();
-    m.put(ninth);
+    CHECK(next->segment == ninth->segment);
     m.put(next);
+    m.put(ninth);
+    // ... and not the tail of one that a large block has for itself, in use or free ...
+    Block* const most = take(50 * kMiB, Heap::Reach::any);
+    CHECK(take(2 * kMiB, Heap::Reach::modest) == nullptr);
+    // ... but another one behind the best fit.
+    m.put(m.grow(24 * kMiB, false, 24 * kMiB));
+    Block* const other = take(2 * kMiB, Heap::Reach::modest);
+    REQUIRE(other != nullptr);
+    CHECK(other->segment->size == 24 * kMiB);
+    m.put(most);
+    Block* const first = take(30 * kMiB, Heap::Reach::any);
+    Block* const second = take(30 * kMiB, Heap::Reach::any);
+    REQUIRE(second->segment == first->segment);
+    CHECK(take(8 * kMiB, Heap::Reach::modest)->segment == first->segment);
+    m.check();
+    m.put(first);
+    m.put(second);
     CHECK(take(2 * kMiB, Heap::Reach::any) != nullptr);
     // Segments of up to 64 MiB are never too large.
     HeapModel n;
