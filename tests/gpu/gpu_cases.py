@@ -24,6 +24,9 @@ from judge import (FAIL, NO_CACHE, PASS, SKIP, Outcome, app_case, churn_case, fa
 from order_cases import (dependent_launch, late_reader, late_writers,  # noqa: E402
                          late_writers_native, late_writers_off, producers, replay)
 from pair_cases import all_reduce, two_devices  # noqa: E402
+from record_cases import (record_cupy, record_expandable, record_leak,  # noqa: E402
+                          record_memory_viz, record_oom, record_torch)
+from record_figures import record_figures  # noqa: E402
 
 
 def contract(harness):
@@ -74,10 +77,18 @@ CASES = {
     "resnet_figures": ("figures", None, torch_figures(
         "resnet", "ResNet-18 training, pinned DataLoader", 20)),
     "cupy_figures": ("figures", None, cupy_figures),
+    "record_leak": ("record", None, record_leak),
+    "record_oom": ("record", None, record_oom),
+    "record_torch": ("record", None, record_torch),
+    "record_memory_viz": ("record", None, record_memory_viz),
+    "record_cupy": ("record", None, record_cupy),
+    "record_expandable": ("record", None, record_expandable),
+    "record_figures": ("record", None, record_figures),
     "two_devices": ("pair", None, two_devices),
     "all_reduce": ("pair", None, all_reduce),
 }
-SECTIONS = ("tests", "apps", "order", "cupti", "capture", "figures", "pair", "python")
+SECTIONS = ("tests", "apps", "order", "cupti", "capture", "figures", "record", "pair",
+            "python")
 
 
 # Programs of tests/apps that the table above already runs.

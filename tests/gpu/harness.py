@@ -201,6 +201,10 @@ class Harness:
         if driver:
             (self.cudart_dir / "libcuda.so.1").symlink_to(driver)
 
+    def scratch(self, name):
+        """A place for a file that lives as long as this harness."""
+        return Path(self._scratch.name) / name
+
     def shim(self, testing=False):
         name = "libcachealloc_testing.so" if testing else "libcachealloc.so"
         return self.build / "lib" / name

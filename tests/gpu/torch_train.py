@@ -97,6 +97,8 @@ def main():
     options.add_argument("--layers", type=int, default=6)
     options.add_argument("--width", type=int, default=512)
     options.add_argument("--length", type=int, default=512)
+    options.add_argument("--history", choices=("python", "all"),
+                         help="PyTorch records its own allocations, with stacks of this kind")
     args = options.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         print("SKIP torch_train: no GPU")
@@ -107,6 +109,8 @@ def main():
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
     device = torch.device(args.device)
+    if args.history:
+        torch.cuda.memory._record_memory_history(stacks=args.history, max_entries=1_000_000)
     loop = (ResnetLoop if args.model == "resnet" else GptLoop)(args, device)
 
     def work(steps):

@@ -1,0 +1,46 @@
+// Allocates through a function of one library, unloads it, and does the same through another one
+// that the loader puts at the same place: addresses of the one stand for code of the other from
+// then on. Ends with status 77 where the loader chose another place.
+//   swapped FIRST.so SECOND.so
+#include "tests/integration/crash/driver_user.h"
+
+namespace {
+
+const crash::Driver* g_driver = nullptr;
+
+void take(std::size_t bytes) {
+    g_driver->take(bytes);
+}
+
+using Call = void (*)(void (*take)(std::size_t), std::size_t bytes);
+
+// The base at which `file` was loaded, after it allocated `count` times `bytes`.
+const void* use(const char* file, const char* name, int count, std::size_t bytes) {
+    void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    crash::require(library != nullptr, "the library opens");
+    const auto call = reinterpret_cast<Call>(dlsym(library, name));
+    crash::require(call != nullptr, name);
+    for (int i = 0; i < count; ++i)
+        call(take, bytes);
+    Dl_info info{};
+    crash::require(dladdr(reinterpret_cast<void*>(call), &info) != 0, "dladdr");
+    const void* const base = info.dli_fbase;
+    crash::require(dlclose(library) == 0, "dlclose");
+    return base;
+}
+
+} // namespace
+
+int main(int, char** argv) {
+    const crash::Driver driver;
+    g_driver = &driver;
+    const void* const first = use(argv[1], "alpha_allocates", 3, 3 << 20);
+    const void* const second = use(argv[2], "beta_allocates", 2, 5 << 20);
+    const void* const third = use(argv[1], "alpha_allocates", 1, 7 << 20);
+    if (first != second || first != third) {
+        std::puts("SKIP swapped: the loader chose another base");
+        return 77;
+    }
+    std::puts("swapped ok");
+    return 7;
+}
