@@ -21,6 +21,8 @@ class OpenFile {
     /// Opens `path` if it is a regular file, without waiting (a named pipe is not opened).
     static OpenFile open(const std::string& path);
     OpenFile() = default;
+    OpenFile(const OpenFile&) = delete;
+    OpenFile& operator=(const OpenFile&) = delete;
     OpenFile(OpenFile&& other) noexcept;
     OpenFile& operator=(OpenFile&& other) noexcept;
     ~OpenFile();

@@ -90,6 +90,7 @@ class Symbolizer {
     };
 
     Module& opened(ModuleId id);
+    std::string_view kept(std::string text);
 
     SymbolSearch search_;
     std::vector<std::unique_ptr<Module>> modules_;
