@@ -34,11 +34,14 @@ struct RecorderSettings {
     std::uint32_t stack_depth = 64;
     StackSource* stacks = nullptr; ///< null: no stacks
     bool free_stacks = false;      ///< frees capture their stacks too
-    /// Called every now and then (at most each 100 ms, by a thread that is recording, with no lock
-    /// held) so that the statistics in the file are fresh; may be null.
+    /// Called every now and then (at most each 100 ms, by one thread at a time, at the end of its
+    /// outermost RecordedCall, with no lock held) so that the statistics in the file are fresh; may
+    /// be null.
     void (*refresh)(void* context) = nullptr;
     void* refresh_context = nullptr;
 };
+
+class RecorderParts;
 
 /// What an event says beyond its kind.
 struct MemoryEvent {
@@ -60,7 +63,8 @@ class Recorder {
     static Recorder* start(const RecorderSettings& settings, int& error, std::size_t& path_index);
 
     /// The process ends through exit(): the file's state becomes clean_exit and all counters are
-    /// written; with `remove` its name is taken away. Events after that are still recorded.
+    /// written but for what other threads hold back (DeviceCounters); with `remove` its name is
+    /// taken away. Events after that are still recorded.
     void exiting(bool remove);
 
     /// For good, in a forked child: forgets the file, which is the parent's. Async-signal-safe.
@@ -78,14 +82,14 @@ class Recorder {
     /// Undoes freed(): the driver refused. `event` as it was allocated.
     void not_freed(const MemoryEvent& event);
 
-    /// Any other event, of a kind that does not concern the live table.
+    /// Any other event. Segments enter the live table (segment_alloc, segment_map) and leave it.
     void note(trace::EventKind kind, const MemoryEvent& event);
 
     /// The event of a live allocation, for callers that must restore it; false if not there.
     bool find(trace::AddressSpace space, std::uint64_t address, MemoryEvent& event);
 
-    /// Every live allocation of `device` for which `chosen` says true ends: a context went away.
-    /// O(live table).
+    /// Every live allocation and segment for which `chosen` says true ends: a context went away.
+    /// `chosen` runs under a lock of the recorder: it only looks. O(live table).
     void end_all(bool (*chosen)(const trace::EventRecord&, void* context), void* context);
 
     /// Text for the reader: who ran, with which settings. What has no room is left out.
@@ -107,15 +111,20 @@ class Recorder {
     const char* path() const;
 
   private:
-    Recorder() = default;
     friend class RecordedCall;
+    friend class RecorderParts;
+    explicit Recorder(RecorderParts& parts) : parts_(parts) {}
+
+    RecorderParts& parts_;
 };
 
 /// One call of the program, from before the first lock to after the last event. Cheap where
 /// `recorder` is null. May be nested.
 class RecordedCall {
   public:
-    /// Captures the stack if `with_stack` (for frees: if RecorderSettings::free_stacks asks).
+    /// Captures the stack if `with_stack` (for calls that give back: if
+    /// RecorderSettings::free_stacks asks). A call within another captures its own. In a signal
+    /// handler that interrupted a capture there is none.
     RecordedCall(Recorder* recorder, trace::CallName call, bool with_stack = true);
     ~RecordedCall();
     RecordedCall(const RecordedCall&) = delete;

@@ -249,7 +249,8 @@ struct ChunkHeader {
     std::atomic<std::uint64_t> claim; ///< its number plus one, in the order of claiming; 0: never
     std::atomic<ChunkState> state;
     std::uint32_t thread;
-    std::byte reserved[48];
+    std::atomic<std::uint64_t> owner; ///< of no use to readers: who may write here; 0: nobody
+    std::byte reserved[40];
 };
 static_assert(sizeof(ChunkHeader) == 64);
 
@@ -259,10 +260,12 @@ struct Chunk {
 };
 static_assert(sizeof(Chunk) == kChunkBytes);
 
-/// The sequence number of record `index` of the chunk with that claim.
+/// The sequence number of record `index` of the chunk with that ChunkHeader::claim.
 constexpr std::uint64_t event_sequence(std::uint64_t claim, std::uint32_t index) {
     return claim * 64 + index + 1;
 }
+/// The sequence of an entry of the live table whose event found no chunk (Counters::lost).
+inline constexpr std::uint64_t kLostSequence = ~std::uint64_t{0};
 
 /// A digest of everything in the record but itself.
 inline std::uint16_t check_word(const EventRecord& record) {
