@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the benchmarks that compare the shim with its peers, and prints one table for each.
 
-    gpu_bench.py --build DIR [stub] [launch] [pair] [late] [pipeline] [choice] [core] [--rounds N]
+    gpu_bench.py --build DIR [stub] [launch] [pair] [late] [pipeline] [choice] [core]
+                 [record] [read] [--rounds N]
 
 Native and shim processes take turns, at least five rounds each; a figure is the median of its
 rounds with (lowest .. highest) beside it, a ratio is the median of the rounds' own ratios.
@@ -17,6 +18,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
 from bench_choice import bench_choice  # noqa: E402
 from bench_pair import bench_pair  # noqa: E402
+from bench_record import bench_read, bench_record  # noqa: E402
 from bench_tools import BenchError, json_lines, level_of, spread  # noqa: E402
 from harness import SKIPPED, Harness, driver_version, find_gpu, median, table  # noqa: E402
 
@@ -194,10 +196,11 @@ def bench_stub(harness, rounds):
 
 
 BENCHES = {"stub": bench_stub, "launch": bench_launch, "pair": bench_pair, "late": bench_late,
-           "pipeline": bench_pipeline, "choice": bench_choice, "core": bench_core}
+           "pipeline": bench_pipeline, "choice": bench_choice, "core": bench_core,
+           "record": bench_record, "read": bench_read}
 
 
-WITHOUT_GPU = ("stub", "core")
+WITHOUT_GPU = ("stub", "core", "record", "read")
 
 
 def run_benches(harness, names, rounds, say=print):

@@ -79,14 +79,18 @@ void EventStream::take(const trace::Chunk& chunk, std::uint64_t offset) {
 void EventStream::drop_duplicates() {
     // The recorder never gives a claim twice: a second chunk with it was copied there.
     std::ranges::sort(runs_, {}, [](const Run& run) { return std::tie(run.claim, run.offset); });
-    const auto same = [](const Run& a, const Run& b) { return a.claim == b.claim; };
-    const auto rest = std::ranges::unique(runs_, same);
-    for (const Run& run : rest) {
+    std::vector<Run> kept;
+    kept.reserve(runs_.size());
+    for (const Run& run : runs_) {
+        if (kept.empty() || kept.back().claim != run.claim) {
+            kept.push_back(run);
+            continue;
+        }
         const auto records = static_cast<std::uint64_t>(std::popcount(run.valid));
         counts_.foreign += records;
         counts_.valid -= records;
     }
-    runs_.erase(rest.begin(), rest.end());
+    runs_.swap(kept);
 }
 
 /// A chunk that the merge is in: a copy, and the place in it.
