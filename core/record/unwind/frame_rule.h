@@ -1,0 +1,61 @@
+// How to get from one frame of a stack to the frame that called it.
+//
+// CFA is DWARF's canonical frame address: the stack pointer as it was before the call. In a frame
+// that a rule can describe, the return address lies just below it.
+#pragma once
+
+#include <cstdint>
+
+namespace cachealloc {
+
+/// Packed into one word, so that threads may read it while another one learns it.
+///
+///     bits   0..7     8..23        24..39        40..63
+///            shape    generation   rbp offset    CFA offset
+///
+/// A word of 0 says that nothing is known.
+class FrameRule {
+  public:
+    enum class Shape : std::uint8_t {
+        unknown,
+        rsp,       ///< CFA = rsp + k, rbp is the caller's
+        rsp_saved, ///< CFA = rsp + k, the caller's rbp lies at CFA + j
+        rbp,       ///< CFA = rbp + k, rbp is the caller's
+        rbp_saved, ///< CFA = rbp + k, the caller's rbp lies at CFA + j
+        rbp_deref, ///< CFA = *(rbp + k), the caller's rbp lies at rbp + j: a realigned stack
+        end,       ///< no caller
+        complex,   ///< not representable
+    };
+
+    constexpr FrameRule() = default;
+    constexpr explicit FrameRule(std::uint64_t word) : word_(word) {}
+    /// Without a generation; `complex` where an offset does not fit.
+    constexpr FrameRule(Shape shape, std::int64_t cfa_offset, std::int64_t rbp_offset) {
+        const bool fits =
+            cfa_offset == cfa_offset << 40 >> 40 && rbp_offset == rbp_offset << 48 >> 48;
+        word_ = fits ? static_cast<std::uint64_t>(shape) |
+                           (static_cast<std::uint64_t>(rbp_offset) & 0xffff) << 24 |
+                           static_cast<std::uint64_t>(cfa_offset) << 40
+                     : static_cast<std::uint64_t>(Shape::complex);
+    }
+    static constexpr FrameRule complex() { return {Shape::complex, 0, 0}; }
+    static constexpr FrameRule end() { return {Shape::end, 0, 0}; }
+
+    constexpr FrameRule of_generation(std::uint16_t generation) const {
+        return FrameRule((word_ & ~std::uint64_t{0xffff00}) | std::uint64_t{generation} << 8);
+    }
+
+    constexpr std::uint64_t word() const { return word_; }
+    constexpr Shape shape() const { return static_cast<Shape>(word_ & 0xff); }
+    constexpr std::uint16_t generation() const { return static_cast<std::uint16_t>(word_ >> 8); }
+    constexpr std::int64_t cfa_offset() const { return static_cast<std::int64_t>(word_) >> 40; }
+    constexpr std::int64_t rbp_offset() const {
+        return static_cast<std::int16_t>(static_cast<std::uint16_t>(word_ >> 24));
+    }
+    friend constexpr bool operator==(FrameRule, FrameRule) = default;
+
+  private:
+    std::uint64_t word_ = 0;
+};
+
+} // namespace cachealloc
