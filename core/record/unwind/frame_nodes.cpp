@@ -56,9 +56,8 @@ void FrameNodes::forget_rules() {
             nodes_[i].rule.store(0, std::memory_order_relaxed);
 }
 
-void FrameNodes::link(FrameNode& node, const FrameNode& next) const {
+void FrameNodes::link(FrameNode& node, const FrameNode& next) {
     const std::uint64_t pc = next.pc.load(std::memory_order_relaxed);
-    const auto index = static_cast<std::uint64_t>(&next - nodes_);
     // A free place, else one that the address chooses.
     std::atomic<std::uint64_t>* place = &node.next[(hash_of(pc) >> 32) % FrameNode::kNext];
     for (std::atomic<std::uint64_t>& guess : node.next) {
@@ -66,7 +65,8 @@ void FrameNodes::link(FrameNode& node, const FrameNode& next) const {
         place = &guess;
         break;
     }
-    place->store(index << 32 | (pc & 0xffffffff), std::memory_order_relaxed);
+    place->store(reinterpret_cast<std::uint64_t>(&next) | pc << kTagShift,
+                 std::memory_order_relaxed);
 }
 
 } // namespace cachealloc

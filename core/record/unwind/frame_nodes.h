@@ -18,7 +18,8 @@ struct alignas(64) FrameNode {
 
     std::atomic<std::uint64_t> pc{0};
     std::atomic<std::uint64_t> rule{0}; ///< a FrameRule
-    /// Nodes seen after this one on stacks: the low half of the address, above it the index.
+    /// Nodes seen after this one on stacks: where they are, in the upper 16 bits the lower 16 of
+    /// their address.
     std::array<std::atomic<std::uint64_t>, kNext> next{};
 };
 static_assert(sizeof(FrameNode) == 64);
@@ -37,22 +38,24 @@ class FrameNodes {
     FrameNode* find_or_add(std::uint64_t pc);
 
     /// The node of `pc` if `node` has been followed by it lately, else null. Some 1 ns.
-    FrameNode* after(const FrameNode& node, std::uint64_t pc) const {
-        const auto low = static_cast<std::uint32_t>(pc);
+    static FrameNode* after(const FrameNode& node, std::uint64_t pc) {
+        const auto low = static_cast<std::uint16_t>(pc);
         for (const std::atomic<std::uint64_t>& guess : node.next) {
             const std::uint64_t word = guess.load(std::memory_order_relaxed);
-            if (static_cast<std::uint32_t>(word) != low) continue;
-            FrameNode* const named = nodes_ + (word >> 32);
-            if (named->pc.load(std::memory_order_relaxed) == pc) return named;
+            if (word >> kTagShift != low) continue;
+            auto* const named = reinterpret_cast<FrameNode*>(word & kPointer);
+            if (named != nullptr && named->pc.load(std::memory_order_relaxed) == pc) return named;
         }
         return nullptr;
     }
     /// Makes after() find `next`.
-    void link(FrameNode& node, const FrameNode& next) const;
+    static void link(FrameNode& node, const FrameNode& next);
     /// Makes all rules unknown. O(nodes)
     void forget_rules();
 
   private:
+    static constexpr unsigned kTagShift = 48;
+    static constexpr std::uint64_t kPointer = (std::uint64_t{1} << kTagShift) - 1;
     static constexpr unsigned kBits = 16;
     static constexpr std::uint32_t kNodes = 1U << kBits;
     static constexpr std::uint32_t kMostUsed = kNodes / 4 * 3;

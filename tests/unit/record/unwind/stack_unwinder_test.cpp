@@ -203,8 +203,8 @@ TEST_CASE("Generated code without tables makes the stack be unwound in full", "[
     // push rbp; mov rbp, rsp; mov rax, rdi; mov rdi, rsi; call rax; pop rbp; ret
     const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8,
                                   0x48, 0x89, 0xf7, 0xff, 0xd0, 0x5d, 0xc3};
-    void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const page =
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(page != MAP_FAILED);
     std::memcpy(page, code, sizeof code);
     Probe probe;
