@@ -225,9 +225,7 @@ const char* Recorder::path() const {
     return parts_.file.path();
 }
 
-RecordedCall::RecordedCall(Recorder* recorder, trace::CallName call, bool with_stack)
-    : recorder_(recorder) {
-    if (recorder == nullptr) return;
+void RecordedCall::begin(trace::CallName call, bool with_stack) {
     ThreadState& state = t_state;
     outer_stack_ = state.stack;
     outer_flags_ = state.stack_flags;
@@ -236,14 +234,13 @@ RecordedCall::RecordedCall(Recorder* recorder, trace::CallName call, bool with_s
     state.stack_flags = 0;
     state.call = call;
     ++state.calls;
-    RecorderParts& parts = recorder->parts_;
+    RecorderParts& parts = recorder_->parts_;
     const bool wanted =
         with_stack && parts.stacks != nullptr && (parts.free_stacks || !gives_back(call));
     if (wanted && !state.capturing && RecorderParts::alive()) parts.capture(state);
 }
 
-RecordedCall::~RecordedCall() {
-    if (recorder_ == nullptr) return;
+void RecordedCall::end() {
     ThreadState& state = t_state;
     if (--state.calls == 0 && RecorderParts::alive()) recorder_->parts_.tidy(state);
     state.stack = outer_stack_;

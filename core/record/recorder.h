@@ -125,12 +125,22 @@ class RecordedCall {
     /// Captures the stack if `with_stack` (for calls that give back: if
     /// RecorderSettings::free_stacks asks). A call within another captures its own. In a signal
     /// handler that interrupted a capture there is none.
-    RecordedCall(Recorder* recorder, trace::CallName call, bool with_stack = true);
-    ~RecordedCall();
+    RecordedCall(Recorder* recorder, trace::CallName call, bool with_stack = true)
+        : recorder_(recorder) {
+        if (recorder != nullptr) [[unlikely]]
+            begin(call, with_stack);
+    }
+    ~RecordedCall() {
+        if (recorder_ != nullptr) [[unlikely]]
+            end();
+    }
     RecordedCall(const RecordedCall&) = delete;
     RecordedCall& operator=(const RecordedCall&) = delete;
 
   private:
+    void begin(trace::CallName call, bool with_stack);
+    void end();
+
     Recorder* const recorder_;
     std::uint32_t outer_stack_ = 0;
     std::uint8_t outer_flags_ = 0;

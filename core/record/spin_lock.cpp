@@ -10,7 +10,7 @@ namespace cachealloc {
 namespace {
 
 constexpr std::uint32_t kSpins = 100;        ///< before the holder is thought to have lost its core
-constexpr std::uint32_t kYields = 1'000'000; ///< about a second with a core of one's own
+constexpr std::uint32_t kYields = 3'000'000; ///< about a second
 
 void pause_briefly() {
 #if defined(__x86_64__)

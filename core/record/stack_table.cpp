@@ -35,7 +35,7 @@ std::uint64_t StackTable::hash_of(std::span<const Frame> frames, std::uint64_t s
         right = fold(frames[i + 2] ^ kSecond, frames[i + 3] ^ right);
     }
     for (; i < frames.size(); ++i)
-        left = fold(frames[i] ^ kThird, left ^ kFirst);
+        left = fold(frames[i] ^ kThird, left ^ kSecond);
     const std::uint64_t hash = fold(left ^ kThird, right ^ kFirst);
     return hash != 0 ? hash : 1;
 }

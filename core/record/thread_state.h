@@ -30,7 +30,7 @@ struct ThreadState {
 };
 
 /// Initial-exec: no call of the loader (which allocates) on the way to it.
-extern thread_local ThreadState t_state __attribute__((tls_model("initial-exec")));
+extern constinit thread_local ThreadState t_state __attribute__((tls_model("initial-exec")));
 
 /// Says that the thread is inside the recorder, for as long as it lives. False: it already was,
 /// and a signal handler asks; it must leave everything alone.
