@@ -2,7 +2,8 @@
 """Processes that end badly, hide or multiply while they are recorded: the host must not notice, and
 the file must be right.
 
-usage: crash_test.py --preload LIST --programs DIR [--tool FILE] [--null-driver FILE] CASE...
+usage: crash_test.py --preload LIST --programs DIR [--tool FILE] [--null-driver FILE]
+                     [--leak-app FILE] CASE...
        crash_test.py --list
 
 Each case runs its program in a fresh folder. What the file holds is read from its bytes (raw_trace.py)
@@ -21,10 +22,11 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 from ending_cases import ENDINGS  # noqa: E402
 from process_cases import PROCESSES  # noqa: E402
+from report_cases import REPORTS  # noqa: E402
 from room_cases import ROOM  # noqa: E402
 
 SKIPPED = 77
-CASES = {**ENDINGS, **PROCESSES, **ROOM}
+CASES = {**ENDINGS, **PROCESSES, **ROOM, **REPORTS}
 
 
 class Failed(Exception):
@@ -136,6 +138,7 @@ def main():
     options.add_argument("--programs", type=Path)
     options.add_argument("--tool")
     options.add_argument("--null-driver")
+    options.add_argument("--leak-app")
     options.add_argument("cases", nargs="*")
     args = options.parse_args()
     if args.list:

@@ -66,8 +66,7 @@ class RawTrace:
             behind_hole = 0
             for index in range(RECORDS):
                 event = Event._make(EVENT.unpack_from(self.bytes, chunk + 64 * (index + 1)))
-                if event.sequence != claim * 64 + index + 1 and \
-                        event.sequence != (claim - 1) * 64 + index + 1:
+                if event.sequence != claim * 64 + index + 1:
                     behind_hole += 1
                     continue
                 torn += behind_hole + (event.check != check_word(event))
