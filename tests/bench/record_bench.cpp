@@ -108,8 +108,10 @@ struct Pairs final : Work {
 struct Point {
     int depth;
     int threads;
-    bool varied;
+    const char* stacks; ///< same, varied, or fresh: varied too
     bool heap;
+
+    [[nodiscard]] bool varied() const { return std::strcmp(stacks, "same") != 0; }
 };
 
 // The recorder sees this thread, main or the thread's start, and what lies below them too.
@@ -128,7 +130,7 @@ std::vector<double> stretches(const Point& point, std::uint64_t seed) {
     std::vector<double> times;
     for (int stretch = 0; stretch < kStretches + 1; ++stretch) {
         const double begin = thread_ns();
-        if (point.varied) {
+        if (point.varied()) {
             pairs.count = 1;
             for (int i = 0; i < kPairs; ++i)
                 descend(down, paths[next_random(seed) % paths.size()], pairs);
@@ -160,7 +162,7 @@ void measure(const Point& point) {
         all.insert(all.end(), one.begin(), one.end());
     std::sort(all.begin(), all.end());
     std::printf("{\"stacks\": \"%s\", \"depth\": %d, \"threads\": %d, \"ns\": %.1f}\n",
-                point.varied ? "varied" : "same", point.depth, point.threads, all[all.size() / 2]);
+                point.stacks, point.depth, point.threads, all[all.size() / 2]);
     std::fflush(stdout);
 }
 
@@ -200,12 +202,16 @@ int main(int argc, char** argv) {
     if (heap) {
         for (const int threads : {1, 2})
             for (const int depth : {10, 30})
-                measure({depth, threads, false, true});
+                measure({depth, threads, "same", true});
         return 0;
     }
-    for (const bool varied : {false, true})
+    measure({30, 1, "fresh", false});
+    Pairs warm_up;
+    warm_up.count = 700000; // more than 64 MiB of events
+    warm_up.run();
+    for (const char* const stacks : {"same", "varied"})
         for (const int threads : {1, 8})
             for (const int depth : {8, 30, 60})
-                measure({depth, threads, varied, false});
+                measure({depth, threads, stacks, false});
     return 0;
 }
