@@ -38,7 +38,7 @@ class FrameNodes {
     FrameNode* find_or_add(std::uint64_t pc);
 
     /// The node of `pc` if `node` has been followed by it lately, else null. Some 1 ns.
-    static FrameNode* after(const FrameNode& node, std::uint64_t pc) {
+    [[gnu::always_inline]] static FrameNode* after(const FrameNode& node, std::uint64_t pc) {
         const auto low = static_cast<std::uint16_t>(pc);
         for (const std::atomic<std::uint64_t>& guess : node.next) {
             const std::uint64_t word = guess.load(std::memory_order_relaxed);

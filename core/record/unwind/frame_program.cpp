@@ -245,8 +245,6 @@ FrameRule FrameProgram::rule() const {
         return FrameRule::complex();
     switch (cfa.base) {
     case Cfa::Base::rsp:
-        // A call has pushed at least its return address.
-        if (cfa.offset < 8) return FrameRule::complex();
         return {same ? Shape::rsp : Shape::rsp_saved, cfa.offset, row_.rbp.offset};
     case Cfa::Base::rbp:
         return {same ? Shape::rbp : Shape::rbp_saved, cfa.offset, row_.rbp.offset};

@@ -16,12 +16,12 @@ namespace cachealloc {
 /// A word of 0 says that nothing is known.
 class FrameRule {
   public:
-    enum class Shape : std::uint8_t {
+    enum class Shape : std::uint32_t {
         unknown,
-        rsp,       ///< CFA = rsp + k, rbp is the caller's
-        rsp_saved, ///< CFA = rsp + k, the caller's rbp lies at CFA + j
+        rsp,       ///< CFA = rsp + k, k >= 8; rbp is the caller's
+        rsp_saved, ///< CFA = rsp + k, the caller's rbp lies at CFA + j, inside the frame
         rbp,       ///< CFA = rbp + k, rbp is the caller's
-        rbp_saved, ///< CFA = rbp + k, the caller's rbp lies at CFA + j
+        rbp_saved, ///< CFA = rbp + k, the caller's rbp lies at CFA - 16
         rbp_deref, ///< CFA = *(rbp + k), the caller's rbp lies at rbp + j: a realigned stack
         end,       ///< no caller
         complex,   ///< not representable
@@ -29,10 +29,11 @@ class FrameRule {
 
     constexpr FrameRule() = default;
     constexpr explicit FrameRule(std::uint64_t word) : word_(word) {}
-    /// Without a generation; `complex` where an offset does not fit.
+    /// Without a generation; `complex` where the offsets are not as the shape wants them.
     constexpr FrameRule(Shape shape, std::int64_t cfa_offset, std::int64_t rbp_offset) {
-        const bool fits =
-            cfa_offset == cfa_offset << 40 >> 40 && rbp_offset == rbp_offset << 48 >> 48;
+        const bool fits = cfa_offset == cfa_offset << 40 >> 40 &&
+                          rbp_offset == rbp_offset << 48 >> 48 &&
+                          wanted(shape, cfa_offset, rbp_offset);
         word_ = fits ? static_cast<std::uint64_t>(shape) |
                            (static_cast<std::uint64_t>(rbp_offset) & 0xffff) << 24 |
                            static_cast<std::uint64_t>(cfa_offset) << 40
@@ -47,6 +48,10 @@ class FrameRule {
 
     constexpr std::uint64_t word() const { return word_; }
     constexpr Shape shape() const { return static_cast<Shape>(word_ & 0xff); }
+    /// Of another generation: none of the enumerators. So one comparison tells.
+    constexpr std::uint32_t shape_in(std::uint16_t generation_now) const {
+        return (static_cast<std::uint32_t>(word_) & 0xffffff) ^ std::uint32_t{generation_now} << 8;
+    }
     constexpr std::uint16_t generation() const { return static_cast<std::uint16_t>(word_ >> 8); }
     constexpr std::int64_t cfa_offset() const { return static_cast<std::int64_t>(word_) >> 40; }
     constexpr std::int64_t rbp_offset() const {
@@ -55,6 +60,19 @@ class FrameRule {
     friend constexpr bool operator==(FrameRule, FrameRule) = default;
 
   private:
+    static constexpr bool wanted(Shape shape, std::int64_t cfa_offset, std::int64_t rbp_offset) {
+        switch (shape) {
+        case Shape::rsp:
+            return cfa_offset >= 8;
+        case Shape::rsp_saved:
+            return rbp_offset >= -cfa_offset && rbp_offset <= -16;
+        case Shape::rbp_saved:
+            return rbp_offset == -16;
+        default:
+            return true;
+        }
+    }
+
     std::uint64_t word_ = 0;
 };
 

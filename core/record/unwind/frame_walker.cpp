@@ -8,6 +8,8 @@ namespace cachealloc {
 
 namespace {
 
+constexpr std::uintptr_t kWord = sizeof(std::uint64_t);
+
 // Other threads' stacks and what sanitizers poison are not at issue: the address is a word of the
 // thread's own stack that its callers have saved there.
 [[gnu::no_sanitize("address", "thread", "undefined"), gnu::always_inline]] inline std::uint64_t
@@ -36,75 +38,84 @@ word_at(std::uintptr_t address) {
     return next;
 }
 
-[[gnu::no_sanitize("address", "thread")]] std::size_t
-FrameWalker::walk(const Start& start, const StackBounds& stack, std::uint16_t generation,
-                  trace::Frame* frames, std::size_t room, bool& cut) {
+// From one frame to its caller's. The loop's body: everything stays in registers, and a rule of
+// another generation is no shape at all, so that it costs no comparison of its own.
+[[gnu::always_inline]] inline FrameWalker::Step FrameWalker::step(State& state) {
     using Shape = FrameRule::Shape;
-    std::uintptr_t pc = start.pc;
-    std::uintptr_t rsp = start.rsp;
-    std::uintptr_t rbp = start.rbp;
-    const std::uintptr_t last = stack.high - sizeof(std::uint64_t);
-    const auto on_stack = [&](std::uintptr_t address) { return address >= rsp && address <= last; };
-    FrameNode* node = nodes_.find(pc);
-    if (node == nullptr) node = learn(pc, generation);
-    std::size_t count = 0;
-    for (bool inner = true; node != nullptr;) {
-        FrameRule rule{node->rule.load(std::memory_order_relaxed)};
-        if (rule.generation() != generation) [[unlikely]] {
-            if (learn(pc, generation) == nullptr) return kGaveUp;
-            rule = FrameRule(node->rule.load(std::memory_order_relaxed));
-            if (rule.generation() != generation) return kGaveUp; // a race with a newer one
-        }
-        inner = inner && own(pc);
-        if (!inner) {
-            if (count == room) {
-                cut = true;
-                return count;
-            }
-            frames[count++] = pc;
-        }
-        std::uintptr_t cfa = 0;
-        std::uintptr_t saved_at = 0; // the caller's rbp, or 0 if it is still in place
-        const auto cfa_offset = static_cast<std::uintptr_t>(rule.cfa_offset());
-        const auto rbp_offset = static_cast<std::uintptr_t>(rule.rbp_offset());
-        switch (rule.shape()) {
-        case Shape::rsp:
-            cfa = rsp + cfa_offset;
-            break;
-        case Shape::rsp_saved:
-            cfa = rsp + cfa_offset;
-            saved_at = cfa + rbp_offset;
-            break;
-        case Shape::rbp:
-            cfa = rbp + cfa_offset;
-            break;
-        case Shape::rbp_saved:
-            cfa = rbp + cfa_offset;
-            saved_at = cfa + rbp_offset;
-            break;
-        case Shape::rbp_deref:
-            if (!on_stack(rbp + cfa_offset)) return kGaveUp;
-            cfa = word_at(rbp + cfa_offset);
-            saved_at = rbp + rbp_offset;
-            break;
-        case Shape::end:
-            return count;
-        default:
-            return kGaveUp;
-        }
-        const std::uintptr_t return_slot = cfa - sizeof(std::uint64_t);
-        if (!on_stack(return_slot)) return kGaveUp;
-        if (saved_at != 0) {
-            if (!on_stack(saved_at)) return kGaveUp;
-            rbp = word_at(saved_at);
-        }
-        pc = word_at(return_slot);
-        rsp = cfa;
-        if (pc == 0) return count; // the end too, as everybody who makes stacks by hand knows
-        FrameNode* const next = nodes_.after(*node, pc);
-        node = next != nullptr ? next : follow(*node, pc, generation);
+    FrameRule rule{state.node->rule.load(std::memory_order_relaxed)};
+    if (rule.shape_in(state.generation) > static_cast<std::uint32_t>(Shape::complex)) [[unlikely]] {
+        if (learn(state.pc, state.generation) == nullptr) return Step::gave_up;
+        rule = FrameRule(state.node->rule.load(std::memory_order_relaxed));
     }
-    return kGaveUp;
+    const std::uintptr_t low = state.rsp;
+    const std::uintptr_t last = state.last;
+    const auto on_stack = [&](std::uintptr_t address) { return address >= low && address <= last; };
+    const auto cfa_offset = static_cast<std::uintptr_t>(rule.cfa_offset());
+    const auto rbp_offset = static_cast<std::uintptr_t>(rule.rbp_offset());
+    std::uintptr_t cfa = 0;
+    switch (static_cast<Shape>(rule.shape_in(state.generation))) {
+    case Shape::rsp:
+        cfa = state.rsp + cfa_offset;
+        if (!on_stack(cfa - kWord)) return Step::gave_up;
+        break;
+    case Shape::rsp_saved:
+        cfa = state.rsp + cfa_offset;
+        if (!on_stack(cfa - kWord)) return Step::gave_up;
+        state.rbp = word_at(cfa + rbp_offset);
+        break;
+    case Shape::rbp:
+        cfa = state.rbp + cfa_offset;
+        if (!on_stack(cfa - kWord)) return Step::gave_up;
+        break;
+    case Shape::rbp_saved:
+        cfa = state.rbp + cfa_offset;
+        if (!on_stack(cfa - 2 * kWord)) return Step::gave_up;
+        state.rbp = word_at(cfa - 2 * kWord);
+        break;
+    case Shape::rbp_deref:
+        if (!on_stack(state.rbp + cfa_offset) || !on_stack(state.rbp + rbp_offset))
+            return Step::gave_up;
+        cfa = word_at(state.rbp + cfa_offset);
+        if (!on_stack(cfa - kWord)) return Step::gave_up;
+        state.rbp = word_at(state.rbp + rbp_offset);
+        break;
+    case Shape::end:
+        return Step::end;
+    default:
+        return Step::gave_up;
+    }
+    state.pc = word_at(cfa - kWord);
+    state.rsp = cfa;
+    FrameNode* next = FrameNodes::after(*state.node, state.pc);
+    if (next == nullptr) [[unlikely]] {
+        if (state.pc == 0) return Step::end; // as everybody who makes stacks by hand knows
+        next = follow(*state.node, state.pc, state.generation);
+        if (next == nullptr) return Step::gave_up;
+    }
+    state.node = next;
+    return Step::more;
+}
+
+std::size_t FrameWalker::walk(const Start& start, const StackBounds& stack,
+                              std::uint16_t generation, trace::Frame* frames, std::size_t room,
+                              bool& cut) {
+    State state{start.pc,           start.rsp, start.rbp, nodes_.find(start.pc),
+                stack.high - kWord, generation};
+    if (state.node == nullptr) state.node = learn(start.pc, generation);
+    if (state.node == nullptr) return kGaveUp;
+    for (; own(state.pc);) {
+        const Step step_made = step(state);
+        if (step_made != Step::more) return step_made == Step::end ? 0 : kGaveUp;
+    }
+    for (std::size_t count = 0;;) {
+        if (count == room) {
+            cut = true;
+            return count;
+        }
+        frames[count++] = state.pc;
+        const Step step_made = step(state);
+        if (step_made != Step::more) return step_made == Step::end ? count : kGaveUp;
+    }
 }
 
 } // namespace cachealloc

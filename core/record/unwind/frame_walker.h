@@ -39,6 +39,17 @@ class FrameWalker {
     void forget_rules() { nodes_.forget_rules(); }
 
   private:
+    struct State {
+        std::uintptr_t pc;
+        std::uintptr_t rsp;
+        std::uintptr_t rbp;
+        FrameNode* node;     // of pc
+        std::uintptr_t last; // word of the stack
+        std::uint16_t generation;
+    };
+    enum class Step : std::uint8_t { more, end, gave_up };
+
+    Step step(State& state);
     FrameNode* learn(std::uint64_t pc, std::uint16_t generation);
     FrameNode* follow(FrameNode& node, std::uint64_t pc, std::uint16_t generation);
     bool own(std::uint64_t pc) const {
