@@ -2,16 +2,34 @@
 
 #include "shim/real_dlsym.h"
 
+#include <atomic>
+
 #include <dlfcn.h>
 #include <link.h>
 
 namespace cachealloc::shim {
 
+FindObjectFunction find_object_function() {
+    static constinit std::atomic<void*> function{nullptr};
+    static constinit std::atomic<bool> looked{false};
+    if (!looked.load(std::memory_order_acquire)) {
+        function.store(find_in_loader("_dl_find_object"), std::memory_order_relaxed);
+        looked.store(true, std::memory_order_release);
+    }
+    return reinterpret_cast<FindObjectFunction>(function.load(std::memory_order_relaxed));
+}
+
 const link_map* object_of(const void* address) {
     if (address == nullptr) return nullptr;
-    dl_find_object found;
-    if (_dl_find_object(const_cast<void*>(address), &found) != 0) return nullptr;
-    return found.dlfo_link_map;
+    if (const FindObjectFunction find = find_object_function()) {
+        dl_find_object found;
+        if (find(const_cast<void*>(address), &found) != 0) return nullptr;
+        return found.dlfo_link_map;
+    }
+    Dl_info info;
+    void* object = nullptr;
+    if (dladdr1(address, &info, &object, RTLD_DL_LINKMAP) == 0) return nullptr;
+    return static_cast<const link_map*>(object);
 }
 
 bool is_own(const void* address) {

@@ -3,13 +3,20 @@
 
 #include <cstdint>
 
+struct dl_find_object;
 struct link_map;
 
 namespace cachealloc::shim {
 
 // The object that contains the address, null for none (generated code, for example). The result is
-// valid while the object stays loaded. No lock, no allocation: about 10 ns.
+// valid while the object stays loaded. With glibc 2.35 or later no lock, no allocation: about 10
+// ns.
 const link_map* object_of(const void* address);
+
+// _dl_find_object(), null before glibc 2.35: linking it would keep every process there from
+// starting.
+using FindObjectFunction = int (*)(void* address, dl_find_object* result);
+FindObjectFunction find_object_function();
 
 // A reference to a loaded object, given back at the end of the scope.
 class LoadedObject {

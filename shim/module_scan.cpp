@@ -58,20 +58,6 @@ std::uint64_t hash_of(const char* text) {
     return hash;
 }
 
-void find_range(const dl_phdr_info& info, trace::ModuleRecord& record) {
-    std::uint64_t start = ~std::uint64_t{0};
-    std::uint64_t end = 0;
-    for (const ElfW(Phdr)* part = info.dlpi_phdr; part != info.dlpi_phdr + info.dlpi_phnum;
-         ++part) {
-        if (part->p_type != PT_LOAD) continue;
-        start = std::min<std::uint64_t>(start, part->p_vaddr & ~std::uint64_t{4095});
-        end = std::max<std::uint64_t>(end, part->p_vaddr + part->p_memsz);
-    }
-    record.bias = info.dlpi_addr;
-    record.start = end == 0 ? 0 : info.dlpi_addr + start;
-    record.end = end == 0 ? 0 : info.dlpi_addr + end;
-}
-
 // The notes of loaded segments lie in memory.
 void find_build_id(const dl_phdr_info& info, trace::ModuleRecord& record) {
     for (const ElfW(Phdr)* part = info.dlpi_phdr; part != info.dlpi_phdr + info.dlpi_phnum;
@@ -249,6 +235,20 @@ bool lock_briefly(std::mutex& mutex) {
 }
 
 } // namespace
+
+void find_range(const dl_phdr_info& info, trace::ModuleRecord& record) {
+    std::uint64_t start = ~std::uint64_t{0};
+    std::uint64_t end = 0;
+    for (const ElfW(Phdr)* part = info.dlpi_phdr; part != info.dlpi_phdr + info.dlpi_phnum;
+         ++part) {
+        if (part->p_type != PT_LOAD) continue;
+        start = std::min<std::uint64_t>(start, part->p_vaddr & ~std::uint64_t{4095});
+        end = std::max<std::uint64_t>(end, part->p_vaddr + part->p_memsz);
+    }
+    record.bias = info.dlpi_addr;
+    record.start = end == 0 ? 0 : info.dlpi_addr + start;
+    record.end = end == 0 ? 0 : info.dlpi_addr + end;
+}
 
 bool scan_modules() {
     Recorder* const recorder = g_recorder.load(std::memory_order_acquire);

@@ -13,11 +13,16 @@
 
 #include <cstdint>
 
+#include <link.h>
+
 namespace cachealloc::shim {
 
 // Writes the modules that are loaded now and keeps the log of `recorder` from now on. Once, before
 // the first event.
 void start_module_log(Recorder& recorder);
+
+// The mapping of an object, as found in a walk, into `record`: bias, start, end.
+void find_range(const dl_phdr_info& info, trace::ModuleRecord& record);
 
 // Writes what has changed since. Any thread that holds no lock; not from inside a walk of ours.
 // O(objects), some 10 us for 100. False: somebody else was at it for too long.

@@ -1,7 +1,9 @@
 #include "shim/objects.h"
 
 #include "core/record/unwind/stack_unwinder.h"
+#include "shim/caller.h"
 #include "shim/module_scan.h"
+#include "shim/object_walk.h"
 #include "shim/real_dlsym.h"
 
 #include <atomic>
@@ -28,10 +30,14 @@ void want_if_unknown(std::uintptr_t object_start) {
     g_scan_wanted.store(true, std::memory_order_relaxed);
 }
 
+// Null before glibc 2.35: then nothing is walked, and the module log looks for changes itself.
+constinit std::atomic<FindObjectFunction> g_find{nullptr};
+
 // Asked once for each return address that the walker meets for the first time.
 bool find_object(std::uintptr_t address, CodeObject& object) {
     dl_find_object found;
-    if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return false;
+    const FindObjectFunction find = g_find.load(std::memory_order_relaxed);
+    if (find == nullptr || find(reinterpret_cast<void*>(address), &found) != 0) return false;
     object.start = reinterpret_cast<std::uintptr_t>(found.dlfo_map_start);
     object.end = reinterpret_cast<std::uintptr_t>(found.dlfo_map_end);
     object.frame_header = static_cast<const std::byte*>(found.dlfo_eh_frame);
@@ -40,6 +46,10 @@ bool find_object(std::uintptr_t address, CodeObject& object) {
 }
 
 void look_at_frames(const trace::Frame* frames, std::size_t count) {
+    if (g_find.load(std::memory_order_relaxed) == nullptr) {
+        if (changes_since_scan().loads) g_scan_wanted.store(true, std::memory_order_relaxed);
+        return;
+    }
     CodeObject object;
     for (std::size_t i = 0; i < count; ++i)
         find_object(frames[i] - 1, object);
@@ -126,6 +136,25 @@ class Unloading {
     Stacks* const stacks_;
 };
 
+FindObjectFunction usable_find_object() {
+#ifdef CACHEALLOC_TEST_SWITCHES
+    if (getenv("CACHEALLOC_TEST_OLD_LOADER") != nullptr) return nullptr;
+#endif
+    return find_object_function();
+}
+
+int find_own(dl_phdr_info* info, std::size_t, void* result) {
+    static const char here = 0;
+    UnwindPlatform& platform = *static_cast<UnwindPlatform*>(result);
+    trace::ModuleRecord record{};
+    find_range(*info, record);
+    const auto address = reinterpret_cast<std::uintptr_t>(&here);
+    if (address < record.start || address >= record.end) return 0;
+    platform.own_start = record.start;
+    platform.own_end = record.end;
+    return 1;
+}
+
 // CACHEALLOC_TEST_CHECK_STACKS=1: every walk is compared with libgcc's way.
 bool check_stacks() {
 #ifdef CACHEALLOC_TEST_SWITCHES
@@ -139,17 +168,13 @@ bool check_stacks() {
 } // namespace
 
 StackSource* make_stack_source(UnwinderChoice choice) {
-    static const char here = 0;
     UnwindPlatform platform;
-    platform.find_object = find_object;
+    g_find.store(usable_find_object(), std::memory_order_relaxed);
+    if (g_find.load(std::memory_order_relaxed) != nullptr) platform.find_object = find_object;
     if (choice != UnwinderChoice::gcc) platform.unw_backtrace = open_libunwind();
     platform.libunwind_is_sound = libunwind_is_sound;
     platform.unwound = look_at_frames;
-    dl_find_object own;
-    if (_dl_find_object(const_cast<char*>(&here), &own) == 0) {
-        platform.own_start = reinterpret_cast<std::uintptr_t>(own.dlfo_map_start);
-        platform.own_end = reinterpret_cast<std::uintptr_t>(own.dlfo_map_end);
-    }
+    walk_objects(find_own, &platform);
     auto* const made = new (g_storage) Stacks(choice, platform, check_stacks());
     g_stacks.store(made, std::memory_order_release);
     return made;

@@ -107,6 +107,10 @@ void find_real_dlsym() {
                                 std::memory_order_release);
 }
 
+void* find_in_loader(const char* name) {
+    return find_in_library("ld-linux-x86-64.so.2", name);
+}
+
 void* real_dlsym(void* handle, const char* name) {
     find_real_dlsym();
     return cachealloc_real_dlsym.load(std::memory_order_acquire)(handle, name);
