@@ -13,7 +13,7 @@ FindObjectFunction find_object_function() {
     static constinit std::atomic<void*> function{nullptr};
     static constinit std::atomic<bool> looked{false};
     if (!looked.load(std::memory_order_acquire)) {
-        function.store(find_in_loader("_dl_find_object"), std::memory_order_relaxed);
+        function.store(find_in_libc("_dl_find_object"), std::memory_order_relaxed);
         looked.store(true, std::memory_order_release);
     }
     return reinterpret_cast<FindObjectFunction>(function.load(std::memory_order_relaxed));

@@ -80,11 +80,6 @@ void* find_in_library(const char* library, const char* name) {
     return nullptr;
 }
 
-void* find_in_libc(const char* name) {
-    void* address = find_in_library("libc.so.6", name);
-    return address != nullptr ? address : find_in_library("libdl.so.2", name);
-}
-
 void* no_dlsym(void*, const char*) {
     return nullptr;
 }
@@ -93,6 +88,11 @@ void* no_dlvsym(void*, const char*, const char*) {
 }
 
 } // namespace
+
+void* find_in_libc(const char* name) {
+    void* address = find_in_library("libc.so.6", name);
+    return address != nullptr ? address : find_in_library("libdl.so.2", name);
+}
 
 void find_real_dlsym() {
     if (cachealloc_real_dlsym.load(std::memory_order_acquire) != nullptr) return;
@@ -105,10 +105,6 @@ void find_real_dlsym() {
     cachealloc_real_dlsym.store(dlsym == nullptr ? no_dlsym
                                                  : reinterpret_cast<DlsymFunction>(dlsym),
                                 std::memory_order_release);
-}
-
-void* find_in_loader(const char* name) {
-    return find_in_library("ld-linux-x86-64.so.2", name);
 }
 
 void* real_dlsym(void* handle, const char* name) {

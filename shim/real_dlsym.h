@@ -19,9 +19,9 @@ void find_real_dlsym();
 void* real_dlsym(void* handle, const char* name);
 void* real_dlvsym(void* handle, const char* name, const char* version);
 
-// What the dynamic linker itself (ld.so) defines under that name, null for nothing. No libc
-// function is called and dlerror() stays as it is. O(loaded objects).
-void* find_in_loader(const char* name);
+// The C library's own function of that name, null if it has none. No libc function is called and
+// dlerror() stays as it is. O(loaded objects).
+void* find_in_libc(const char* name);
 
 } // namespace cachealloc::shim
 
