@@ -27,7 +27,8 @@ std::string setting(const char* text) {
     return fmt::format("CACHEALLOC_CONF={}", text);
 }
 
-void on_fragmentation(const Fragmentation& is, const char* when, std::vector<Advice>& advice) {
+void on_fragmentation(const Fragmentation& is, const char* when, const Settings& settings,
+                      std::vector<Advice>& advice) {
     if (is.hard >= kWorthMention && share(is.hard, is.reserved) >= kMuchFragmentation) {
         // Blocks that may not be split keep large segments whole for large requests.
         const std::uint64_t pinned =
@@ -37,10 +38,10 @@ void on_fragmentation(const Fragmentation& is, const char* when, std::vector<Adv
                 ? setting("roundup_power2_divisions:8")
                 : setting(fmt::format("max_split_size_mb:{}", std::max<std::uint64_t>(pinned, 128))
                               .c_str());
-        advice.push_back({option, fmt::format("{:.0f} MiB ({:.0f} %) of what was reserved {} lay "
-                                              "free between live blocks",
-                                              mib(is.hard), 100 * share(is.hard, is.reserved),
-                                              when)});
+        advice.push_back(
+            {option, fmt::format("{:.0f} MiB ({:.0f} %) of what was reserved {} lay "
+                                 "free between live blocks",
+                                 mib(is.hard), 100 * share(is.hard, is.reserved), when)});
     }
     if (is.soft >= kWorthMention && share(is.soft, is.reserved) >= 2 * kMuchFragmentation) {
         advice.push_back({setting("slack_mb:0,slack_percent:5"),
@@ -54,7 +55,8 @@ void on_fragmentation(const Fragmentation& is, const char* when, std::vector<Adv
                                       "sooner, behind a wait on the GPU",
                                       mib(is.stream), when)});
     }
-    if (is.rounding >= kWorthMention && share(is.rounding, is.live) >= kMuchRounding) {
+    if (is.rounding >= kWorthMention && share(is.rounding, is.live) >= kMuchRounding &&
+        settings["conf"].find("roundup_power2_divisions") != std::string_view::npos) {
         advice.push_back({setting("roundup_power2_divisions:0"),
                           fmt::format("rounding took {:.0f} MiB beyond what was asked for {}",
                                       mib(is.rounding), when)});
@@ -86,18 +88,18 @@ void on_recording(const History& history, std::vector<Advice>& advice) {
     if (!history.whole() && trace.header().counters.overwritten != 0) {
         const std::uint64_t kept = trace.events.counts().valid;
         const std::uint64_t all = kept + trace.header().counters.overwritten;
-        const std::uint64_t ring_mb =
-            trace.file.section(trace::SectionType::events).bytes >> 20;
+        const std::uint64_t ring_mb = trace.file.section(trace::SectionType::events).bytes >> 20;
         const std::uint64_t needed =
             kept == 0 ? 65536
-                      : static_cast<std::uint64_t>(static_cast<double>(std::max<std::uint64_t>(
-                                                       ring_mb, 1)) *
-                                                   share(all, kept) * 1.1) + 1;
-        advice.push_back({setting(fmt::format("ring_mb:{}", std::min<std::uint64_t>(needed, 65536))
-                                      .c_str()),
-                          fmt::format("{} of {} events were overwritten; so large a ring keeps "
-                                      "them all",
-                                      trace.header().counters.overwritten, all)});
+                      : static_cast<std::uint64_t>(
+                            static_cast<double>(std::max<std::uint64_t>(ring_mb, 1)) *
+                            share(all, kept) * 1.1) +
+                            1;
+        advice.push_back(
+            {setting(fmt::format("ring_mb:{}", std::min<std::uint64_t>(needed, 65536)).c_str()),
+             fmt::format("{} of {} events were overwritten; so large a ring keeps "
+                         "them all",
+                         trace.header().counters.overwritten, all)});
     }
     if (trace.stacks.used() == 0 && trace.events.counts().valid != 0) {
         advice.push_back({setting("stacks:alloc"),
@@ -122,10 +124,11 @@ std::vector<Advice> advice_for(const Summary& summary, const History& history) {
     std::vector<Advice> advice;
     const Statistics& statistics = history.trace().statistics;
     if (summary.out_of_memory) {
-        on_fragmentation(summary.out_of_memory->fragmentation, "when memory ran out", advice);
+        on_fragmentation(summary.out_of_memory->fragmentation, "when memory ran out",
+                         history.trace().settings, advice);
     } else {
         for (const DeviceSummary& device : summary.devices)
-            on_fragmentation(device.fragmentation, "at the peak", advice);
+            on_fragmentation(device.fragmentation, "at the peak", history.trace().settings, advice);
     }
     on_waits(summary, statistics, advice);
     on_recording(history, advice);

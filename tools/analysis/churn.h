@@ -11,9 +11,9 @@ namespace cachealloc::tools {
 struct ChurnClass {
     std::uint64_t allocations = 0;
     std::uint64_t frees = 0;
-    std::uint64_t bytes = 0;    ///< allocated, as asked for
+    std::uint64_t bytes = 0;     ///< allocated, as asked for
     std::uint64_t lifetimes = 0; ///< frees of which the allocation's time is known
-    double lifetime_ticks = 0;  ///< their sum
+    double lifetime_ticks = 0;   ///< their sum
 
     [[nodiscard]] double mean_lifetime() const {
         return lifetimes == 0 ? 0 : lifetime_ticks / static_cast<double>(lifetimes);

@@ -31,24 +31,28 @@ std::vector<std::string> lacks_of(const History& history) {
             "the start (what was live then is known all the same)",
             counters.overwritten, trace.clock.since_start(history.first_time()) / 1e9));
     }
-    add_counts(lines, {
-        {ring.torn, "{} events were never finished, or are damaged"},
-        {ring.unknown, "{} events are of a kind that this version of the tool does not know"},
-        {ring.foreign, "{} events lie in copies of other chunks"},
-        {counters.lost, "{} events found no room in the ring"},
-        {counters.nested, "{} calls out of signal handlers were not recorded"},
-        {counters.stacks_dropped, "{} events have no stack, since the stack table was full"},
-        {counters.stacks_failed, "{} stacks could not be captured"},
-        {counters.stacks_differed, "{} stacks differ between the walker and the full unwinder"},
-        {counters.live_dropped, "{} allocations found no room in the table of live memory"},
-        {trace.live.torn(), "{} entries of the table of live memory are damaged"},
-        {trace.stacks.damaged(), "{} stacks cannot be read"},
-        {trace.modules.damaged(), "{} entries of the module log cannot be read"},
-        {history.counts().inserted_allocs, "{} allocations are known from the table of live memory alone"},
-        {history.counts().lost_frees, "the frees of {} blocks were lost"},
-        {history.counts().implied_frees, "the frees of {} blocks were lost; their addresses were handed out again"},
-        {history.counts().vanished, "{} events were overwritten while this was read"},
-    });
+    add_counts(
+        lines,
+        {
+            {ring.torn, "{} events were never finished, or are damaged"},
+            {ring.unknown, "{} events are of a kind that this version of the tool does not know"},
+            {ring.foreign, "{} events lie in copies of other chunks"},
+            {counters.lost, "{} events found no room in the ring"},
+            {counters.nested, "{} calls out of signal handlers were not recorded"},
+            {counters.stacks_dropped, "{} events have no stack, since the stack table was full"},
+            {counters.stacks_failed, "{} stacks could not be captured"},
+            {counters.stacks_differed, "{} stacks differ between the walker and the full unwinder"},
+            {counters.live_dropped, "{} allocations found no room in the table of live memory"},
+            {trace.live.torn(), "{} entries of the table of live memory are damaged"},
+            {trace.stacks.damaged(), "{} stacks cannot be read"},
+            {trace.modules.damaged(), "{} entries of the module log cannot be read"},
+            {history.counts().inserted_allocs,
+             "{} allocations are known from the table of live memory alone"},
+            {history.counts().lost_frees, "the frees of {} blocks were lost"},
+            {history.counts().implied_frees,
+             "the frees of {} blocks were lost; their addresses were handed out again"},
+            {history.counts().vanished, "{} events were overwritten while this was read"},
+        });
     if ((trace.header().seen & trace::kUnwinderReplaced) != 0)
         lines.emplace_back("code was loaded where other code had been: libgcc unwound since then");
     if ((trace.header().seen & trace::kRingCapped) != 0)

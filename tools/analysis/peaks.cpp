@@ -61,9 +61,8 @@ void Peaks::compare(const History& history) {
 
 void Snapshots::add(const Moment& moment, Take take) {
     const auto place = std::ranges::upper_bound(
-        wanted_, std::tie(moment.time, moment.sequence), {}, [](const Wanted& wanted) {
-            return std::tie(wanted.moment.time, wanted.moment.sequence);
-        });
+        wanted_, std::tie(moment.time, moment.sequence), {},
+        [](const Wanted& wanted) { return std::tie(wanted.moment.time, wanted.moment.sequence); });
     wanted_.insert(place, {moment, std::move(take)});
 }
 

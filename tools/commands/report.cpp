@@ -1,0 +1,42 @@
+#include "tools/commands/report.h"
+
+#include "tools/commands/exit_codes.h"
+
+#include <cstdio>
+
+namespace cachealloc::tools {
+
+namespace {
+
+constexpr std::size_t kHolders = 5;
+
+} // namespace
+
+const char* run_end_name(RunEnd end) {
+    switch (end) {
+    case RunEnd::running:
+        return "running";
+    case RunEnd::clean:
+        return "clean";
+    case RunEnd::killed:
+        return "killed";
+    case RunEnd::stopped:
+        return "stopped";
+    }
+    return "unknown";
+}
+
+int report_main(const ReadOptions& options) {
+    Recording recording(options);
+    const Summary summary = summarize(recording.history, options.device);
+    const std::size_t top = options.top == 0 ? kHolders : options.top;
+    if (options.json) {
+        print_json(report_json(recording, summary, recording.names, top));
+    } else {
+        std::fputs(report_text(recording, summary, recording.names, top).c_str(), stdout);
+        print_symbol_notes(recording.names);
+    }
+    return kFine;
+}
+
+} // namespace cachealloc::tools

@@ -1,0 +1,149 @@
+#include "tools/commands/stack_names.h"
+
+#include "tools/commands/text.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace cachealloc::tools {
+
+namespace {
+
+constexpr std::size_t kBriefFrames = 4;
+
+bool starts_with_any(std::string_view text, std::span<const std::string_view> heads) {
+    return std::ranges::any_of(heads,
+                               [&](std::string_view head) { return text.starts_with(head); });
+}
+
+/// Of the runtime or the driver: by their libraries, or by name where the runtime is linked in.
+bool is_cuda(std::string_view module, std::string_view function) {
+    static constexpr std::array<std::string_view, 2> kLibraries = {"libcudart", "libcuda.so"};
+    static constexpr std::array<std::string_view, 2> kPrefixes = {"cudart::", "__cudart"};
+    if (starts_with_any(base_name(module), kLibraries)) return true;
+    if (starts_with_any(function, kPrefixes)) return true;
+    // cudaMalloc, cudaMallocAsync_ptsz: an entry of the runtime.
+    return function.size() > 4 && function.starts_with("cuda") && function[4] >= 'A' &&
+           function[4] <= 'Z' && function.find_first_of("(:<") == std::string_view::npos;
+}
+
+/// Frames that are in every stack of a kind of program and tell nothing.
+bool is_glue(std::string_view function) {
+    static constexpr std::array<std::string_view, 22> kHeads = {
+        "_start",        "__libc_start", "start_thread",  "clone3",        "__clone",
+        "clone",         "_PyEval_",     "PyEval_",       "_PyObject_",    "PyObject_",
+        "_PyFunction_",  "PyVectorcall", "_PyVectorcall", "cfunction_",    "method_vectorcall",
+        "pyrun_",        "Py_Run",       "Py_Bytes",      "std::__invoke", "std::invoke",
+        "std::function", "ffi_call"};
+    return starts_with_any(function, kHeads);
+}
+
+std::string with_offset(std::string_view path, std::uint64_t offset) {
+    return fmt::format("{}+{:#x}", base_name(path), offset);
+}
+
+} // namespace
+
+std::string frame_text(const NamedFrame& frame) {
+    std::string text = frame.function;
+    if (frame.line != 0) text += fmt::format(" ({}:{})", base_name(frame.file), frame.line);
+    if (frame.changed) text += " [module changed]";
+    return text;
+}
+
+StackNames::StackNames(const Trace& trace, bool symbols, SymbolSearch search)
+    : trace_(trace), symbols_(symbols), symbolizer_(std::move(search)) {}
+
+void StackNames::add_frames(std::vector<NamedFrame>& frames, std::uint64_t address,
+                            std::uint32_t modules) {
+    const ModuleMatch match = trace_.modules.find(address, modules);
+    if (match.module == nullptr) {
+        frames.push_back({.function = fmt::format("{:#x}", address)});
+        return;
+    }
+    if (match.module->own) return;
+    NamedFrame frame{.function = with_offset(match.module->path, match.offset),
+                     .module = match.module->path,
+                     .build_id = hexadecimal(match.module->build_id),
+                     .offset = match.offset,
+                     .changed = match.fit == ModuleFit::changed};
+    if (!symbols_) {
+        frame.cuda = is_cuda(frame.module, {});
+        frames.push_back(std::move(frame));
+        return;
+    }
+    const Symbolizer::ModuleId id = symbolizer_.module(match.module->path, match.module->build_id);
+    for (const SourceFrame& source : symbolizer_.frames(id, match.offset)) {
+        frame.function = printable(source.function);
+        frame.file = printable(source.file);
+        frame.line = source.line;
+        frame.inlined = source.inlined;
+        frame.cuda = is_cuda(frame.module, frame.function);
+        frames.push_back(frame);
+    }
+}
+
+const std::vector<NamedFrame>& StackNames::frames(std::uint32_t stack) {
+    const auto known = named_.find(stack);
+    if (known != named_.end()) return known->second;
+    std::vector<NamedFrame> frames;
+    const Stack recorded = trace_.stacks.find(stack);
+    for (const trace::Frame address : recorded.frames)
+        add_frames(frames, address, recorded.modules);
+    return named_.emplace(stack, std::move(frames)).first->second;
+}
+
+std::string StackNames::brief(std::uint32_t stack, std::size_t width) {
+    const std::vector<NamedFrame>& all = frames(stack);
+    if (all.empty()) return stack == 0 ? "(no stack)" : "(unreadable stack)";
+    std::vector<const NamedFrame*> telling;
+    for (const NamedFrame& frame : all) {
+        if (!frame.cuda && !is_glue(frame.function)) telling.push_back(&frame);
+    }
+    if (telling.empty()) {
+        for (const NamedFrame& frame : all)
+            telling.push_back(&frame);
+    }
+    std::string text;
+    for (std::size_t i = 0; i < std::min(telling.size(), kBriefFrames); ++i) {
+        NamedFrame frame = *telling[i];
+        frame.function = short_function(frame.function);
+        if (i != 0) frame.line = 0; // the first place is enough to find the others
+        const std::string one = (i == 0 ? "" : " < ") + frame_text(frame);
+        if (i != 0 && text.size() + one.size() > width) break;
+        text += one;
+    }
+    return cut(text, width);
+}
+
+std::string StackNames::key(std::uint32_t stack) {
+    std::string key;
+    for (const NamedFrame& frame : frames(stack)) {
+        const bool named = frame.function != with_offset(frame.module, frame.offset);
+        if (named) {
+            key += frame.function;
+        } else {
+            key += fmt::format("{}+{:#x}",
+                               frame.build_id.empty() ? std::string(base_name(frame.module))
+                                                      : frame.build_id,
+                               frame.offset);
+        }
+        key += '\n';
+    }
+    return key;
+}
+
+std::vector<std::string> StackNames::notes() const {
+    std::vector<std::string> notes;
+    for (const SymbolSource& source : symbolizer_.sources()) {
+        if (source.places != 0 && !source.note.empty()) notes.push_back(source.note);
+    }
+    return notes;
+}
+
+} // namespace cachealloc::tools
