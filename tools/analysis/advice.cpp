@@ -112,7 +112,7 @@ void on_use(const Summary& summary, const Statistics& statistics, std::vector<Ad
     const bool few = requests < kFewRequests ||
                      static_cast<double>(requests) < kFewRequestsPerSecond * summary.seconds;
     if (statistics.has("allocations") && few && summary.end != RunEnd::running) {
-        advice.push_back({"", fmt::format("the program asked for memory {} times in {:.1f} s: the "
+        advice.push_back({"", fmt::format("the program asked for memory {} times in {:.3g} s: the "
                                           "pool saves it nothing, the recording still explains",
                                           requests, summary.seconds)});
     }

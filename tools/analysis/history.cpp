@@ -27,13 +27,20 @@ Event implied_free(const Block& block, std::uint64_t time) {
             .pool = block.pool};
 }
 
+/// Whether the state has what `event` began, or something later in its place.
 bool is_begun(const State& state, const Event& event) {
-    return event.kind == EventKind::alloc ? state.live().find(block_of(event).place()) != nullptr
-                                          : state.segments().contains(event.address);
+    if (event.kind == EventKind::alloc) {
+        const Block* const block = state.live().find(block_of(event).place());
+        return block != nullptr && block->since >= event.time;
+    }
+    const auto segment = state.segments().find(event.address);
+    return segment != state.segments().end() && segment->second.since >= event.time;
 }
 
 void begin(State& state, const Event& event) {
     if (event.kind == EventKind::alloc) {
+        Block replaced;
+        state.remove_live(block_of(event).place(), replaced);
         state.add_live(block_of(event));
     } else {
         state.add_segment(segment_of(event));
@@ -97,8 +104,10 @@ void History::reconcile(State& state) {
         if (known.find(place) == nullptr) lost.push_back(place);
     });
     Block block;
-    for (const Place& place : lost)
+    for (const Place& place : lost) {
         state.remove_live(place, block);
+        counts_.lost_bytes += block.size;
+    }
     counts_.lost_frees = lost.size();
 }
 

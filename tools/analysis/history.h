@@ -5,8 +5,10 @@
 // what is live at the end and was not allocated there. Going forward from that state, each event
 // leads to the next.
 //
-// Where events were lost, the live table is right: an allocation that only it knows is put in at
-// its time; a second allocation at an address ends the first. All of that is counted.
+// Where the ring begins is not the same moment for all threads: a chunk that a slow thread filled
+// may be forgotten although others of its time are kept. Where events were lost, the live table is
+// right: an allocation that only it knows is put in at its time; a second allocation at an address
+// ends the first. All of that is counted.
 #pragma once
 
 #include "tools/analysis/state.h"
@@ -42,6 +44,7 @@ struct HistoryCounts {
     std::uint64_t inserted_allocs = 0; ///< known to the live table alone
     std::uint64_t implied_frees = 0;   ///< the address was allocated again
     std::uint64_t lost_frees = 0;      ///< live by the events, not by the live table
+    std::uint64_t lost_bytes = 0;      ///< of those blocks: live is too high by up to so much
     std::uint64_t unknown_frees = 0;   ///< of memory of which nothing is known
     std::uint64_t vanished = 0;        ///< overwritten while we read
 };

@@ -48,11 +48,15 @@ std::vector<std::string> lacks_of(const History& history) {
             {trace.modules.damaged(), "{} entries of the module log cannot be read"},
             {history.counts().inserted_allocs,
              "{} allocations are known from the table of live memory alone"},
-            {history.counts().lost_frees, "the frees of {} blocks were lost"},
             {history.counts().implied_frees,
              "the frees of {} blocks were lost; their addresses were handed out again"},
             {history.counts().vanished, "{} events were overwritten while this was read"},
         });
+    if (history.counts().lost_frees != 0)
+        lines.push_back(
+            fmt::format("the frees of {} blocks were lost: what is shown as live before "
+                        "the end is up to {} bytes too much",
+                        history.counts().lost_frees, history.counts().lost_bytes));
     if ((trace.header().seen & trace::kUnwinderReplaced) != 0)
         lines.emplace_back("code was loaded where other code had been: libgcc unwound since then");
     if ((trace.header().seen & trace::kRingCapped) != 0)

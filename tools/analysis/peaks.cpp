@@ -19,7 +19,11 @@ void raise_one(Moment& peak, std::uint64_t bytes, const Event& event) {
 
 void Peaks::raise(DevicePeaks& peaks, const DeviceBytes& bytes, const Event& event) {
     raise_one(peaks.live, bytes.live, event);
-    raise_one(peaks.reserved, bytes.reserved, event);
+    if (bytes.reserved > peaks.reserved.bytes ||
+        (bytes.reserved == peaks.reserved.bytes && bytes.pooled > peaks.pooled)) {
+        peaks.reserved = {event.time, event.sequence, bytes.reserved};
+        peaks.pooled = bytes.pooled;
+    }
     raise_one(peaks.host, bytes.host, event);
 }
 
@@ -74,8 +78,11 @@ void Snapshots::on_start(const State& state) {
 void Snapshots::on_event(const Event& event, const State& state, const Block* ended) {
     (void)ended;
     // The exact event, or the next one if a running process has overwritten it.
-    while (!done() && (event.sequence == wanted_[next_].moment.sequence ||
-                       event.time > wanted_[next_].moment.time))
+    const auto reached = [&](const Moment& moment) {
+        return event.time > moment.time ||
+               (event.time == moment.time && event.sequence == moment.sequence);
+    };
+    while (!done() && reached(wanted_[next_].moment))
         wanted_[next_++].take(state);
 }
 

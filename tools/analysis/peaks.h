@@ -18,9 +18,12 @@ struct Moment {
 
 /// The largest values of one device that the history shows.
 struct DevicePeaks {
-    Moment live;     ///< DeviceBytes::live
-    Moment reserved; ///< DeviceBytes::reserved
-    Moment host;     ///< DeviceBytes::host
+    Moment live; ///< DeviceBytes::live
+    /// DeviceBytes::reserved; of the moments when so much was reserved, the one when most of it was
+    /// live: at the first, what the new segment was made for is not in it yet.
+    Moment reserved;
+    std::uint64_t pooled = 0; ///< DeviceBytes::pooled then
+    Moment host;              ///< DeviceBytes::host
     bool used = false;
     /// The recorder counted a larger peak at a time that the ring has forgotten.
     bool live_before_window = false;

@@ -60,10 +60,11 @@ void add_recording(ByKey& all, std::size_t side, Recording& recording, int devic
     Snapshots snapshots;
     for (std::uint8_t ordinal = 0; ordinal < trace::kDevices; ++ordinal) {
         if (!peaks.device(ordinal).used || (device >= 0 && ordinal != device)) continue;
-        snapshots.add(peaks.device(ordinal).live, [&all, side, ordinal, &recording](const State& s) {
-            add_holders(all, side, DiffBy::peak, holders_of(s, {.device = ordinal}),
-                        recording.names);
-        });
+        snapshots.add(peaks.device(ordinal).live,
+                      [&all, side, ordinal, &recording](const State& s) {
+                          add_holders(all, side, DiffBy::peak, holders_of(s, {.device = ordinal}),
+                                      recording.names);
+                      });
     }
     recording.history.visit(snapshots);
     const auto field = static_cast<std::size_t>(DiffBy::allocated);

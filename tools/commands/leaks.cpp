@@ -36,9 +36,9 @@ void print_text(const Recording& recording, const std::vector<Holder>& holders, 
         fmt::print("\n  {} in {} {} ({}), the oldest {}\n", bytes_text(holder.bytes),
                    count_text(holder.blocks), holder.blocks == 1 ? "allocation" : "allocations",
                    types_text(holder.types),
-                   holder.oldest == 0 ? "before the oldest event"
-                                      : "after " + duration_text(std::max(
-                                                       clock.since_start(holder.oldest), 0.0)));
+                   holder.oldest == 0
+                       ? "before the oldest event"
+                       : "after " + duration_text(std::max(clock.since_start(holder.oldest), 0.0)));
         fmt::print("{}", frames_text(holder.stack, kFrames, names));
     }
     if (holders.size() > top) fmt::print("\n  {} stacks more: --top\n", holders.size() - top);

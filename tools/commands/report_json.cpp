@@ -5,8 +5,8 @@ namespace cachealloc::tools {
 namespace {
 
 Json bytes_json(const DeviceBytes& bytes) {
-    return {{"live", bytes.live},         {"live_pooled", bytes.pooled},
-            {"handed_out", bytes.handed}, {"reserved", bytes.reserved},
+    return {{"live", bytes.live},          {"live_pooled", bytes.pooled},
+            {"handed_out", bytes.handed},  {"reserved", bytes.reserved},
             {"unfinished", bytes.pending}, {"host", bytes.host}};
 }
 
@@ -106,14 +106,11 @@ Json report_json(const Recording& recording, const Summary& summary, StackNames&
         document["devices"].push_back(device_json(device, trace.clock, top, names));
     document["churn"] = churn_json(summary, trace.clock);
     const Savings& saved = summary.savings;
-    document["savings"] = {{"requests", saved.requests},
-                           {"alloc_calls", saved.alloc_calls},
-                           {"free_calls", saved.free_calls},
-                           {"waits", saved.waits},
-                           {"alloc_call_ns", saved.alloc_call_ns},
-                           {"free_call_ns", saved.free_call_ns},
-                           {"waited_ns", saved.waited_ns},
-                           {"saved_ns", saved.saved_ns}};
+    document["savings"] = {
+        {"requests", saved.requests},           {"alloc_calls", saved.alloc_calls},
+        {"free_calls", saved.free_calls},       {"waits", saved.waits},
+        {"alloc_call_ns", saved.alloc_call_ns}, {"free_call_ns", saved.free_call_ns},
+        {"waited_ns", saved.waited_ns},         {"saved_ns", saved.saved_ns}};
     document["advice"] = Json::array();
     for (const Advice& one : summary.advice)
         document["advice"].push_back({{"option", one.option}, {"reason", one.reason}});

@@ -19,8 +19,7 @@ constexpr std::size_t kWholeDevices = 2; ///< those with the largest peaks; othe
 class Screen {
   public:
     Screen(const Recording& recording, const Summary& summary, StackNames& names, std::size_t top)
-        : trace_(recording.trace), summary_(summary), names_(names),
-          top_(top) {}
+        : trace_(recording.trace), summary_(summary), names_(names), top_(top) {}
 
     std::string text() {
         head();
@@ -45,20 +44,19 @@ class Screen {
     void head() {
         const Settings& settings = trace_.settings;
         const std::string_view exe = base_name(settings["exe"]);
-        line("{}: process {}, started {}, {}", exe.empty() ? "A program" : exe,
-             trace_.header().pid, time_text(trace_.header().start.realtime_ns), ending());
+        line("{}: process {}, started {}, {}", exe.empty() ? "A program" : exe, trace_.header().pid,
+             time_text(trace_.header().start.realtime_ns), ending());
         const std::string_view command = settings["command"];
         if (!command.empty()) line("  {}", cut(command, kColumns - 2));
         std::string how;
-        for (const auto& [name, title] : {std::pair{"version", "cachealloc "},
-                                          std::pair{"conf", "CACHEALLOC_CONF="},
-                                          std::pair{"driver", "CUDA "}, std::pair{"host", "on "}}) {
+        for (const auto& [name, title] :
+             {std::pair{"version", "cachealloc "}, std::pair{"conf", "CACHEALLOC_CONF="},
+              std::pair{"driver", "CUDA "}, std::pair{"host", "on "}}) {
             if (!settings[name].empty())
                 how += fmt::format("{}{}{}", how.empty() ? "" : ", ", title, settings[name]);
         }
         if (!how.empty()) line("  {}", cut(how, kColumns - 2));
-        line("  {}: {} events of {}", trace_.file.path(),
-             count_text(trace_.events.counts().valid),
+        line("  {}: {} events of {}", trace_.file.path(), count_text(trace_.events.counts().valid),
              count_text(trace_.events.counts().valid + trace_.header().counters.overwritten));
     }
 
@@ -84,9 +82,9 @@ class Screen {
              after(is.event.time), bytes_text(is.event.size), is.event.device,
              bytes_text(is.event.stream));
         line("  by {}", names_.brief(is.event.stack, kColumns - 5));
-        line("  live then {}, reserved {}; largest free piece in the pool {}",
-             bytes_text(is.bytes.live), bytes_text(is.bytes.reserved),
-             bytes_text(is.fragmentation.largest_free));
+        line("  live then      {:>9}; the largest free piece of the pool was {}",
+             bytes_text(is.bytes.live), bytes_text(is.fragmentation.largest_free));
+        line("  reserved then  {:>9}", bytes_text(is.bytes.reserved));
         split(is.fragmentation);
         text_ += holders_text(is.holders, is.bytes.live, top_, names_);
         pins(is.fragmentation);
@@ -111,9 +109,9 @@ class Screen {
         if (!is.name.empty()) title += ", " + is.name;
         if (is.total != 0) title += ", " + bytes_text(is.total);
         line("{}", title);
-        line("  peak live      {:>9} after {} (reserved then {}){}", bytes_text(is.peaks.live.bytes),
-             after(is.peaks.live.time), bytes_text(is.at_live_peak.reserved),
-             earlier(is, is.peaks.live_before_window, true));
+        line("  peak live      {:>9} after {} (reserved then {}){}",
+             bytes_text(is.peaks.live.bytes), after(is.peaks.live.time),
+             bytes_text(is.at_live_peak.reserved), earlier(is, is.peaks.live_before_window, true));
         if (is.peaks.reserved.bytes != 0)
             line("  peak reserved  {:>9} after {} (live in it {}){}",
                  bytes_text(is.peaks.reserved.bytes), after(is.peaks.reserved.time),
@@ -148,11 +146,12 @@ class Screen {
 
     void split(const Fragmentation& is) {
         if (is.reserved == 0) return;
-        const auto part = [&](std::uint64_t bytes) {
-            return fmt::format("{} ({})", bytes_text(bytes), share_text(bytes, is.reserved));
-        };
-        line("  of it: rounding {}, between live blocks {}, in free segments {}, unfinished {}",
-             part(is.rounding), part(is.hard), part(is.soft), part(is.stream));
+        const std::uint64_t wasted = is.rounding + is.hard + is.soft + is.stream;
+        line("  wasted of it   {:>9} ({}): {} between live blocks, {} in free segments,",
+             bytes_text(wasted), share_text(wasted, is.reserved), bytes_text(is.hard),
+             bytes_text(is.soft));
+        line("                 {} freed but not finished, {} by rounding", bytes_text(is.stream),
+             bytes_text(is.rounding));
         if (is.outside != 0)
             line("  {} of live blocks lie in segments that the recording does not know",
                  bytes_text(is.outside));
@@ -161,19 +160,16 @@ class Screen {
     void pins(const Fragmentation& is) {
         for (std::size_t i = 0; i < std::min(is.pins.size(), kPins); ++i) {
             const Pin& pin = is.pins[i];
-            const std::string age =
-                pin.oldest.since == 0
-                    ? "older than the oldest event"
-                    : "allocated after " + after(pin.oldest.since);
-            std::string pinned = fmt::format(
-                "  pinned: a segment of {}, {} of it free, by {}, {}: ", bytes_text(pin.segment.size),
-                bytes_text(pin.free),
-                pin.blocks == 1 ? "one block of " + bytes_text(pin.oldest.size)
-                                : fmt::format("{} blocks, the oldest of {}", pin.blocks,
-                                              bytes_text(pin.oldest.size)),
-                age);
-            const std::size_t room = pinned.size() + 20 < kColumns ? kColumns - pinned.size() : 20;
-            line("{}{}", pinned, names_.brief(pin.oldest.stack, room));
+            const std::string age = pin.oldest.since == 0
+                                        ? "older than the oldest event"
+                                        : "allocated after " + after(pin.oldest.since);
+            line("  pinned: a segment of {}, {} of it free, by {}, {}",
+                 bytes_text(pin.segment.size), bytes_text(pin.free),
+                 pin.blocks == 1 ? "one block of " + bytes_text(pin.oldest.size)
+                                 : fmt::format("{} blocks, the oldest of {}", pin.blocks,
+                                               bytes_text(pin.oldest.size)),
+                 age);
+            line("          {}", names_.brief(pin.oldest.stack, kColumns - 10));
         }
     }
 
@@ -188,13 +184,12 @@ class Screen {
         std::vector<std::size_t> order(summary_.churn.size());
         for (std::size_t i = 0; i < order.size(); ++i)
             order[i] = i;
-        std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) {
-            return summary_.churn[i].allocations;
-        });
+        std::ranges::stable_sort(order, std::greater<>(),
+                                 [&](std::size_t i) { return summary_.churn[i].allocations; });
         for (std::size_t i = 0; i < kClasses; ++i) {
             const ChurnClass& one = summary_.churn[order[i]];
             if (one.allocations == 0) break;
-            line("  {:>9} to {:>9}: {:>11} allocations ({}), {}, lived {}",
+            line("  {:>9} to {:>9}: {:>11} times ({}), {}, lived {}",
                  bytes_text(std::uint64_t{1} << order[i]),
                  bytes_text((std::uint64_t{2} << order[i]) - 1), count_text(one.allocations),
                  share_text(one.allocations, all.allocations), bytes_text(one.bytes),
@@ -207,7 +202,8 @@ class Screen {
         const Savings& is = summary_.savings;
         if (is.requests == 0) return;
         line("");
-        line("The pool spared {} of {} allocation calls, {} of {} free calls and {} waits for the GPU",
+        line("The pool spared {} of {} allocation calls, {} of {} free calls and {} waits for the "
+             "GPU",
              count_text(is.alloc_calls), count_text(is.requests), count_text(is.free_calls),
              count_text(is.frees), count_text(is.waits));
         if (is.alloc_call_ns > 0)
@@ -220,13 +216,9 @@ class Screen {
         if (summary_.advice.empty()) return;
         line("");
         line("Advice");
-        for (const Advice& one : summary_.advice) {
-            if (one.option.empty()) {
-                line("  {}", one.reason);
-            } else {
-                line("  {}: {}", one.option, one.reason);
-            }
-        }
+        for (const Advice& one : summary_.advice)
+            text_ += wrapped(one.option.empty() ? one.reason : one.option + ": " + one.reason, 2,
+                             kColumns);
     }
 
     void lacks() {
@@ -234,7 +226,7 @@ class Screen {
         line("");
         line("What this recording does not tell");
         for (std::size_t i = 0; i < std::min(summary_.lacks.size(), kLacks); ++i)
-            line("  {}", summary_.lacks[i]);
+            text_ += wrapped(summary_.lacks[i], 2, kColumns);
         if (summary_.lacks.size() > kLacks)
             line("  {} things more: cachealloc check {}", summary_.lacks.size() - kLacks,
                  trace_.file.path());

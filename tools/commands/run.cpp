@@ -30,8 +30,7 @@ constexpr int kSignalBase = 128;
 
 template <class... Values>
 int complain(int code, fmt::format_string<Values...> format, Values&&... values) {
-    fmt::print(stderr, "cachealloc: {}\n",
-               fmt::format(format, std::forward<Values>(values)...));
+    fmt::print(stderr, "cachealloc: {}\n", fmt::format(format, std::forward<Values>(values)...));
     return code;
 }
 
@@ -57,7 +56,8 @@ int become(const std::vector<std::string>& command) {
 /// what is sent to this process alone is passed on.
 int run_and_wait(const std::vector<std::string>& command, pid_t& child) {
     child = ::fork();
-    if (child < 0) return complain(kCannotExecute, "cannot start a process: {}", std::strerror(errno));
+    if (child < 0)
+        return complain(kCannotExecute, "cannot start a process: {}", std::strerror(errno));
     if (child == 0) ::_exit(become(command));
     g_child = child;
     struct sigaction ignore {};
@@ -160,8 +160,11 @@ int run_main(const RunOptions& options) {
         output = std::string(folder.data()) + "/%e.%p.trace";
     }
     const char* const before = std::getenv("LD_PRELOAD");
-    const std::string preload =
-        preload_text(library, sanitizer_runtimes(program), before ? before : "");
+    // The library may be built with a sanitizer itself, as in our own tests.
+    std::vector<std::string> sanitizers = sanitizer_runtimes(program);
+    for (std::string& one : sanitizer_runtimes(library))
+        sanitizers.push_back(std::move(one));
+    const std::string preload = preload_text(library, sanitizers, before ? before : "");
     ::setenv("LD_PRELOAD", preload.c_str(), 1);
     if (options.conf) ::setenv("CACHEALLOC_CONF", conf.c_str(), 1);
     if (!output.empty()) ::setenv("CACHEALLOC_TRACE", output.c_str(), 1);

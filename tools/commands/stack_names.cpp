@@ -141,7 +141,8 @@ std::string StackNames::key(std::uint32_t stack) {
 std::vector<std::string> StackNames::notes() const {
     std::vector<std::string> notes;
     for (const SymbolSource& source : symbolizer_.sources()) {
-        if (source.places != 0 && !source.note.empty()) notes.push_back(source.note);
+        if (source.places != 0 && !source.note.empty())
+            notes.push_back(fmt::format("{}: {}", printable(source.path), source.note));
     }
     return notes;
 }

@@ -1,6 +1,6 @@
 #include "tools/commands/text.h"
 
-#include <cmath>
+#include <algorithm>
 #include <ctime>
 
 #include <fmt/chrono.h>
@@ -36,7 +36,7 @@ std::string bytes_text(std::uint64_t bytes) {
 
 std::string bytes_change_text(std::int64_t bytes) {
     const auto size = static_cast<std::uint64_t>(bytes);
-    return bytes < 0 ? "-" + bytes_text(~size + 1) : "+" + bytes_text(size);
+    return fmt::format("{}{}", bytes < 0 ? '-' : '+', bytes_text(bytes < 0 ? ~size + 1 : size));
 }
 
 std::string duration_text(double nanoseconds) {
@@ -53,10 +53,13 @@ std::string duration_text(double nanoseconds) {
 }
 
 std::string count_text(std::uint64_t count) {
-    std::string digits = std::to_string(count);
-    for (std::size_t at = digits.size(); at > 3;)
-        digits.insert(at -= 3, ",");
-    return digits;
+    const std::string digits = std::to_string(count);
+    std::string text;
+    for (std::size_t i = 0; i < digits.size(); ++i) {
+        if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+        text += digits[i];
+    }
+    return text;
 }
 
 std::string share_text(std::uint64_t part, std::uint64_t whole) {
@@ -101,8 +104,30 @@ std::string short_function(std::string_view name) {
 
 std::string cut(std::string_view text, std::size_t width) {
     if (text.size() <= width) return std::string(text);
-    return width < 2 ? std::string(text.substr(0, width))
-                     : std::string(text.substr(0, width - 2)) + "..";
+    if (width < 2) return std::string(text.substr(0, width));
+    std::string kept(text.substr(0, width - 2));
+    return kept.append("..");
+}
+
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
+    std::string lines(indent, ' ');
+    std::size_t column = indent;
+    bool first = true;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find(' '), text.size());
+        if (!first && column + 1 + end > width) {
+            lines.append("\n").append(indent + 4, ' ');
+            column = indent + 4;
+        } else if (!first) {
+            lines += ' ';
+            ++column;
+        }
+        lines += text.substr(0, end);
+        column += end;
+        first = false;
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return lines.append("\n");
 }
 
 std::string_view base_name(std::string_view path) {

@@ -24,6 +24,9 @@ namespace cachealloc::tools {
 [[nodiscard]] std::string short_function(std::string_view name);
 /// `text`, or its beginning and "..", at most `width` columns.
 [[nodiscard]] std::string cut(std::string_view text, std::size_t width);
+/// `text` in lines of at most `width` columns, broken at blanks; each begins with `indent` blanks,
+/// those after the first with four more. Ends with a newline.
+[[nodiscard]] std::string wrapped(std::string_view text, std::size_t indent, std::size_t width);
 /// The last part of a path.
 [[nodiscard]] std::string_view base_name(std::string_view path);
 

@@ -1,6 +1,24 @@
 #include "tools/trace/live_table.h"
 
+#include <algorithm>
+#include <tuple>
+
 namespace cachealloc::tools {
+
+namespace {
+
+/// A process that was killed while it moved an entry may leave it twice.
+void drop_doubles(std::vector<Event>& entries) {
+    const auto key = [](const Event& event) { return std::tie(event.address, event.sequence); };
+    std::sort(entries.begin(), entries.end(),
+              [&](const Event& a, const Event& b) { return key(a) < key(b); });
+    const auto same = [&](const Event& a, const Event& b) {
+        return key(a) == key(b) && a.memory == b.memory && a.time == b.time;
+    };
+    entries.erase(std::unique(entries.begin(), entries.end(), same), entries.end());
+}
+
+} // namespace
 
 LiveTable::LiveTable(const TraceFile& file) {
     const TraceSection& section = file.section(trace::SectionType::live);
@@ -29,6 +47,8 @@ LiveTable::LiveTable(const TraceFile& file) {
             ++torn_;
         }
     }
+    drop_doubles(memory_);
+    drop_doubles(segments_);
 }
 
 } // namespace cachealloc::tools

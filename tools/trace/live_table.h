@@ -14,7 +14,7 @@ class LiveTable {
   public:
     explicit LiveTable(const TraceFile& file);
 
-    /// In no order.
+    /// By address.
     [[nodiscard]] const std::vector<Event>& memory() const { return memory_; }
     [[nodiscard]] const std::vector<Event>& segments() const { return segments_; }
     /// Entries that were being written, or are damaged.
