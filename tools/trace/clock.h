@@ -13,7 +13,7 @@ class Clock {
 
     /// Nanoseconds since the recording began; negative before. O(1), like all here.
     [[nodiscard]] double since_start(std::uint64_t ticks) const;
-    /// Nanoseconds since 1970; 0 for what lies before.
+    /// Nanoseconds since 1970; 0 for what lies before, or centuries away.
     [[nodiscard]] std::uint64_t epoch_ns(std::uint64_t ticks) const;
     /// A length of time, in nanoseconds.
     [[nodiscard]] double duration(std::uint64_t ticks) const {
