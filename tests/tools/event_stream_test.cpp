@@ -79,6 +79,21 @@ TEST_CASE("a ring that came round holds the latest chunks only") {
     CHECK(all_of(stream).front().address == 3 * trace::kChunkRecords);
 }
 
+TEST_CASE("a thread that records little does not stand for the others") {
+    TraceBuilder builder;
+    builder.ring_chunks(4);
+    builder.alloc(7, 512, by(2)); // its chunk stays
+    for (std::uint64_t i = 0; i < 6 * trace::kChunkRecords; ++i)
+        builder.alloc(i, 512);
+    const TemporaryFile written(builder.bytes());
+    const TraceFile file(written.path());
+    const EventStream stream(file);
+    CHECK(stream.counts().valid == 3 * trace::kChunkRecords + 1);
+    CHECK(stream.counts().first_time == TraceBuilder::kStart + 1000);
+    CHECK(stream.counts().complete_since ==
+          TraceBuilder::kStart + 1000 * (2 + 3 * trace::kChunkRecords));
+}
+
 TEST_CASE("damaged records are left out and counted by their kind") {
     TraceBuilder builder;
     for (std::uint64_t i = 0; i < 10; ++i)

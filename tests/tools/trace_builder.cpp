@@ -17,7 +17,7 @@ using trace::SectionType;
 template <std::size_t Room>
 void set_text(char (&to)[Room], std::string_view text) {
     std::memset(to, 0, Room);
-    std::memcpy(to, text.data(), std::min(text.size(), Room - 1));
+    std::copy_n(text.begin(), std::min(text.size(), Room - 1), to);
 }
 
 void copy(EventRecord& to, const EventRecord& from) {
@@ -59,10 +59,10 @@ void TraceBuilder::module(std::string_view path, std::uint64_t bias, std::uint64
     record.change = trace::ModuleChange::load;
     record.flags = flags;
     record.path_bytes = static_cast<std::uint16_t>(std::min(path.size(), sizeof(record.path)));
-    std::memcpy(record.path, path.data(), record.path_bytes);
+    std::copy_n(path.begin(), record.path_bytes, record.path);
     record.build_id_bytes =
         static_cast<std::uint16_t>(std::min(build_id.size(), sizeof(record.build_id)));
-    std::memcpy(record.build_id, build_id.data(), record.build_id_bytes);
+    std::copy_n(build_id.begin(), record.build_id_bytes, record.build_id);
     modules_.push_back(record);
 }
 
@@ -191,32 +191,46 @@ void TraceBuilder::event(EventKind kind, std::uint64_t address, std::uint64_t si
     add(kind, address, size, details);
 }
 
-EventRecord& TraceBuilder::place_for(std::uint32_t thread, std::uint64_t& sequence) {
-    sequence = 1;
-    if (losing_) {
-        header_->counters.lost.fetch_add(1);
-        return lost_;
+bool TraceBuilder::claim_chunk(std::uint32_t thread) {
+    const auto full = writing_.find(thread);
+    if (full != writing_.end()) {
+        chunks_[full->second.chunk].header.state = trace::ChunkState::complete;
+        writing_.erase(full);
     }
-    const auto at = writing_.find(thread);
-    if (at == writing_.end() || at->second.used == trace::kChunkRecords) {
-        if (at != writing_.end())
-            chunks_[at->second.chunk].header.state = trace::ChunkState::complete;
-        const std::size_t slot = claims_ % ring_chunks_;
+    // A chunk that a running thread writes is passed over, with its number.
+    const auto is_taken = [&](std::size_t slot) {
+        return std::ranges::any_of(writing_,
+                                   [&](const auto& one) { return one.second.chunk == slot; });
+    };
+    for (std::size_t tries = 0; tries <= chunks_.size(); ++tries) {
+        const std::uint64_t claim = ++claims_;
+        const std::size_t slot = (claim - 1) % ring_chunks_;
+        if (is_taken(slot)) continue;
         if (slot == chunks_.size()) {
             std::memset(static_cast<void*>(&chunks_.emplace_back()), 0, sizeof(trace::Chunk));
         } else {
-            // The recorder counts what it overwrites, and whoever wrote there takes another chunk.
-            std::erase_if(writing_, [&](const auto& one) { return one.second.chunk == slot; });
-            const std::uint64_t claim = chunks_[slot].header.claim;
+            const std::uint64_t before = chunks_[slot].header.claim;
             for (std::uint32_t i = 0; i < trace::kChunkRecords; ++i) {
-                if (chunks_[slot].records[i].sequence == trace::event_sequence(claim, i))
+                if (chunks_[slot].records[i].sequence == trace::event_sequence(before, i))
                     header_->counters.overwritten.fetch_add(1);
             }
         }
-        chunks_[slot].header.claim = ++claims_;
+        chunks_[slot].header.claim = claim;
         chunks_[slot].header.state = trace::ChunkState::writing;
         chunks_[slot].header.thread = thread;
         writing_[thread] = {slot, 0};
+        return true;
+    }
+    return false;
+}
+
+EventRecord& TraceBuilder::place_for(std::uint32_t thread, std::uint64_t& sequence) {
+    const auto at = writing_.find(thread);
+    const bool room = at != writing_.end() && at->second.used < trace::kChunkRecords;
+    if (losing_ || (!room && !claim_chunk(thread))) {
+        header_->counters.lost.fetch_add(1);
+        sequence = trace::kLostSequence;
+        return lost_;
     }
     Writing& place = writing_[thread];
     trace::Chunk& chunk = chunks_[place.chunk];

@@ -87,6 +87,7 @@ class TraceBuilder {
   private:
     using Key = std::pair<trace::AddressSpace, std::uint64_t>;
 
+    bool claim_chunk(std::uint32_t thread);
     trace::EventRecord& place_for(std::uint32_t thread, std::uint64_t& sequence);
     trace::EventRecord& add(trace::EventKind kind, std::uint64_t address, std::uint64_t size,
                             const EventDetails& details);

@@ -152,6 +152,15 @@ TEST_CASE("a file that shrinks while it is open gives what is left") {
     CHECK(file.read(~std::uint64_t{0}, &byte, 1) == 0);
 }
 
+TEST_CASE("a sparse file that claims more than any memory is refused") {
+    Bytes bytes = example();
+    section_of(bytes, trace::SectionType::frames).used = std::uint64_t{1} << 40;
+    section_of(bytes, trace::SectionType::frames).length = std::uint64_t{1} << 40;
+    const TemporaryFile written(bytes);
+    REQUIRE(::truncate(written.path().c_str(), std::int64_t{1} << 41) == 0);
+    CHECK_THROWS_WITH(Trace(written.path()), Contains("frames"));
+}
+
 TEST_CASE("a latest moment that was being written is not believed") {
     Bytes bytes = example();
     header_of(bytes).latest_sequence = 3;

@@ -73,9 +73,8 @@ void on_waits(const Summary& summary, const Statistics& statistics, std::vector<
                          "synchronises before it looks at results",
                          statistics["native_waits"], waited, summary.seconds)});
     }
-    const double host = static_cast<double>(statistics["host_wait_ns"]) / 1e9;
-    if (statistics["host_waits"] > 0 && host >= kManyWaitsShare * summary.seconds &&
-        summary.seconds > 0) {
+    const double host = summary.savings.waited_ns / 1e9;
+    if (host >= kManyWaitsShare * summary.seconds && host > 0) {
         advice.push_back({setting("slack_percent:50"),
                           fmt::format("the pool waited {:.2f} s for freed memory: more slack "
                                       "grows instead",

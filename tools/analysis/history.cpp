@@ -55,6 +55,7 @@ History::History(const Trace& trace, std::function<void(double)> progress)
     whole_ = trace.header().counters.overwritten == 0 && ring.first_claim <= 1 &&
              trace.file.section(trace::SectionType::events).missing == 0;
     first_time_ = ring.valid != 0 ? ring.first_time : trace.header().start.ticks;
+    complete_since_ = ring.valid != 0 ? ring.complete_since : first_time_;
     last_time_ = ring.valid != 0 ? ring.last_time : first_time_;
     reconstruct();
 }
@@ -87,12 +88,12 @@ void History::reconcile(State& state) {
             begin(start_, event);
         } else {
             inserted_.push_back(event);
+            counts_.inserted_allocs += event.time >= complete_since_ ? 1 : 0;
         }
     };
     std::ranges::for_each(trace_.live.memory(), take_in);
     std::ranges::for_each(trace_.live.segments(), take_in);
     std::ranges::sort(inserted_, {}, &Event::time);
-    counts_.inserted_allocs = inserted_.size();
 
     // A running process may have freed memory since the ring was read; else the table is right.
     if (running || !trace_.live.complete()) return;

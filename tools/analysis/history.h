@@ -41,7 +41,7 @@ struct HistoryCounts {
     std::uint64_t events = 0;
     std::uint64_t start_blocks = 0; ///< live before the first event
     std::uint64_t start_segments = 0;
-    std::uint64_t inserted_allocs = 0; ///< known to the live table alone
+    std::uint64_t inserted_allocs = 0; ///< since complete_since(), known to the live table alone
     std::uint64_t implied_frees = 0;   ///< the address was allocated again
     std::uint64_t lost_frees = 0;      ///< live by the events, not by the live table
     std::uint64_t lost_bytes = 0;      ///< of those blocks: live is too high by up to so much
@@ -67,6 +67,8 @@ class History {
     [[nodiscard]] const State& end() const { return end_; }
     /// Whether the history begins with the recording: the ring has forgotten nothing.
     [[nodiscard]] bool whole() const { return whole_; }
+    /// Since these ticks no event is known to lack; see EventCounts.
+    [[nodiscard]] std::uint64_t complete_since() const { return complete_since_; }
     /// Ticks of the first and the last event; of the recording's start where there are none.
     [[nodiscard]] std::uint64_t first_time() const { return first_time_; }
     [[nodiscard]] std::uint64_t last_time() const { return last_time_; }
@@ -85,6 +87,7 @@ class History {
     std::vector<Event> inserted_; ///< by time
     HistoryCounts counts_;
     bool whole_ = true;
+    std::uint64_t complete_since_ = 0;
     std::uint64_t first_time_ = 0;
     std::uint64_t last_time_ = 0;
 };

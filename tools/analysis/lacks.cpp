@@ -26,10 +26,11 @@ std::vector<std::string> lacks_of(const History& history) {
     const TraceCounters& counters = trace.header().counters;
     const EventCounts& ring = trace.events.counts();
     if (!history.whole()) {
-        lines.push_back(fmt::format(
-            "the ring came round: {} older events are gone; the first kept one is {:.3f} s after "
-            "the start (what was live then is known all the same)",
-            counters.overwritten, trace.clock.since_start(history.first_time()) / 1e9));
+        lines.push_back(fmt::format("the ring came round: {} older events are gone, all are there "
+                                    "from {:.3f} s on (what was "
+                                    "live then is known all the same)",
+                                    counters.overwritten,
+                                    trace.clock.since_start(history.complete_since()) / 1e9));
     }
     add_counts(
         lines,

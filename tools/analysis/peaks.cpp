@@ -55,7 +55,7 @@ void Peaks::compare(const History& history) {
         peaks.used = true;
         const std::uint64_t slack = kBatchBytes * (1 + history.trace().threads.all().size());
         const auto earlier = [&](std::uint64_t largest, std::uint64_t time, const Moment& found) {
-            return largest > found.bytes + slack && time < history.first_time();
+            return largest > found.bytes + slack && time < history.complete_since();
         };
         peaks.live_before_window = earlier(counted->live_peak, counted->live_peak_time, peaks.live);
         peaks.reserved_before_window =

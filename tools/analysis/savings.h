@@ -15,8 +15,8 @@ struct Savings {
     std::uint64_t waits = 0;       ///< frees that natively would have waited and did not
     double alloc_call_ns = 0;      ///< what a real call took in this run, on average; 0: unknown
     double free_call_ns = 0;
-    double waited_ns = 0; ///< the pool's own waits
-    /// What the calls that were not made would have cost, less the pool's own waits; never
+    double waited_ns = 0; ///< by the pool where native calls would not have
+    /// What the calls that were not made would have cost, less `waited_ns`; never
     /// negative. 0 where no real call was measured.
     double saved_ns = 0;
 };

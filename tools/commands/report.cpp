@@ -8,7 +8,7 @@ namespace cachealloc::tools {
 
 namespace {
 
-constexpr std::size_t kHolders = 5;
+constexpr std::size_t kHolders = 10; ///< in JSON; the screen has lengths of its own
 
 } // namespace
 
@@ -29,11 +29,11 @@ const char* run_end_name(RunEnd end) {
 int report_main(const ReadOptions& options) {
     Recording recording(options);
     const Summary summary = summarize(recording.history, options.device);
-    const std::size_t top = options.top == 0 ? kHolders : options.top;
     if (options.json) {
+        const std::size_t top = options.top == 0 ? kHolders : options.top;
         print_json(report_json(recording, summary, recording.names, top));
     } else {
-        std::fputs(report_text(recording, summary, recording.names, top).c_str(), stdout);
+        std::fputs(report_text(recording, summary, recording.names, options.top).c_str(), stdout);
         print_symbol_notes(recording.names);
     }
     return kFine;

@@ -3,6 +3,7 @@
 #include "tools/commands/text.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -10,16 +11,28 @@ namespace cachealloc::tools {
 
 namespace {
 
-constexpr std::size_t kPins = 2;
+/// How long the lists are: one device that did not run out of memory leaves more room.
+struct Lengths {
+    std::size_t holders;
+    std::size_t pins;
+    std::size_t lacks;
+    std::size_t whole_devices; ///< those with the largest peaks; others get one line
+};
+constexpr Lengths kRoomy{5, 2, 6, 1};
+constexpr Lengths kCrowded{3, 1, 3, 2};
+constexpr Lengths kOutOfMemory{3, 1, 3, 1};
 constexpr std::size_t kClasses = 4;
-constexpr std::size_t kLacks = 6;
-constexpr std::size_t kWholeDevices = 2; ///< those with the largest peaks; others get one line
+constexpr std::size_t kAdvice = 5;
 
 /// Writes the parts of the screen, one after the other.
 class Screen {
   public:
     Screen(const Recording& recording, const Summary& summary, StackNames& names, std::size_t top)
-        : trace_(recording.trace), summary_(summary), names_(names), top_(top) {}
+        : trace_(recording.trace), summary_(summary), names_(names),
+          lengths_(summary.out_of_memory ? kOutOfMemory
+                                         : (summary.devices.size() > 1 ? kCrowded : kRoomy)) {
+        if (top != 0) lengths_.holders = top;
+    }
 
     std::string text() {
         head();
@@ -86,7 +99,7 @@ class Screen {
              bytes_text(is.bytes.live), bytes_text(is.fragmentation.largest_free));
         line("  reserved then  {:>9}", bytes_text(is.bytes.reserved));
         split(is.fragmentation);
-        text_ += holders_text(is.holders, is.bytes.live, top_, names_);
+        text_ += holders_text(is.holders, is.bytes.live, lengths_.holders, names_);
         pins(is.fragmentation);
     }
 
@@ -97,68 +110,83 @@ class Screen {
         std::ranges::stable_sort(order, std::greater<>(), [](const DeviceSummary* device) {
             return std::max(device->peaks.live.bytes, device->peaks.reserved.bytes);
         });
+        // The device that ran out of memory comes first.
+        std::ranges::stable_sort(order, std::greater<>(), [&](const DeviceSummary* device) {
+            return summary_.out_of_memory &&
+                   summary_.out_of_memory->event.device == device->ordinal;
+        });
         for (std::size_t i = 0; i < order.size(); ++i) {
-            line("");
-            device(*order[i], i < kWholeDevices);
+            if (i <= lengths_.whole_devices) line("");
+            i < lengths_.whole_devices ? device(*order[i]) : device_line(*order[i]);
         }
         if (order.empty()) line("\nNo memory was allocated.");
     }
 
-    void device(const DeviceSummary& is, bool whole) {
-        std::string title = fmt::format("Device {}", is.ordinal);
-        if (!is.name.empty()) title += ", " + is.name;
-        if (is.total != 0) title += ", " + bytes_text(is.total);
-        line("{}", title);
-        line("  peak live      {:>9} after {} (reserved then {}){}",
+    static std::string title(const DeviceSummary& is) {
+        std::string text = fmt::format("Device {}", is.ordinal);
+        if (!is.name.empty()) text += ", " + is.name;
+        if (is.total != 0) text += ", " + bytes_text(is.total);
+        return text;
+    }
+
+    void device_line(const DeviceSummary& is) {
+        line("{}: peak live {} after {}, peak reserved {}; {} live at the end", title(is),
              bytes_text(is.peaks.live.bytes), after(is.peaks.live.time),
-             bytes_text(is.at_live_peak.reserved), earlier(is, is.peaks.live_before_window, true));
+             bytes_text(is.peaks.reserved.bytes), bytes_text(is.at_end.live));
+    }
+
+    void device(const DeviceSummary& is) {
+        const bool now = summary_.end == RunEnd::running;
+        line("{}", title(is));
+        line("  peak live      {:>9} after {} (reserved then {})", bytes_text(is.peaks.live.bytes),
+             after(is.peaks.live.time), bytes_text(is.at_live_peak.reserved));
+        const Device* const counted = trace_.devices.find(is.ordinal);
+        if (is.peaks.live_before_window && counted != nullptr)
+            line("                 {:>9} after {}, before the oldest event: who held it is unknown",
+                 bytes_text(counted->live_peak), after(counted->live_peak_time));
         if (is.peaks.reserved.bytes != 0)
-            line("  peak reserved  {:>9} after {} (live in it {}){}",
+            line("  peak reserved  {:>9} after {} (live in it {})",
                  bytes_text(is.peaks.reserved.bytes), after(is.peaks.reserved.time),
-                 bytes_text(is.at_reserved_peak.pooled),
-                 earlier(is, is.peaks.reserved_before_window, false));
+                 bytes_text(is.at_reserved_peak.pooled));
+        if (is.peaks.reserved_before_window && counted != nullptr)
+            line("                 {:>9} after {}, before the oldest event",
+                 bytes_text(counted->reserved_peak), after(counted->reserved_peak_time));
         split(is.fragmentation);
-        line("  at the end     {:>9} live, {} reserved", bytes_text(is.at_end.live),
-             bytes_text(is.at_end.reserved));
+        line("  {}     {:>9} live, {} reserved", now ? "now       " : "at the end",
+             bytes_text(is.at_end.live), bytes_text(is.at_end.reserved));
         if (is.peaks.host.bytes != 0)
-            line("  pinned host memory: peak {}, {} at the end", bytes_text(is.peaks.host.bytes),
-                 bytes_text(is.at_end.host));
-        if (!whole) return;
+            line("  pinned on the host: peak {}, {} {}", bytes_text(is.peaks.host.bytes),
+                 bytes_text(is.at_end.host), now ? "now" : "at the end");
         // When memory ran out, the holders of that moment come first, and say it.
         if (!summary_.out_of_memory || summary_.out_of_memory->event.device != is.ordinal) {
             pins(is.fragmentation);
             if (!is.peak_holders.empty()) line("  Who held the memory at the peak of live:");
-            text_ += holders_text(is.peak_holders, is.at_live_peak.live, top_, names_);
+            text_ += holders_text(is.peak_holders, is.at_live_peak.live, lengths_.holders, names_);
         }
         if (is.end_holders.empty()) return;
-        line("  Who holds memory {}:", summary_.end == RunEnd::running ? "now" : "at the end");
-        text_ += holders_text(is.end_holders, is.at_end.live, top_, names_);
-    }
-
-    [[nodiscard]] std::string earlier(const DeviceSummary& is, bool before, bool live) const {
-        if (!before) return "";
-        const Device* const counted = trace_.devices.find(is.ordinal);
-        if (counted == nullptr) return "";
-        return fmt::format("; the true peak, {} after {}, came before the oldest event",
-                           bytes_text(live ? counted->live_peak : counted->reserved_peak),
-                           after(live ? counted->live_peak_time : counted->reserved_peak_time));
+        line("  Who holds memory {}:", now ? "now" : "at the end");
+        text_ += holders_text(is.end_holders, is.at_end.live, lengths_.holders, names_);
     }
 
     void split(const Fragmentation& is) {
         if (is.reserved == 0) return;
         const std::uint64_t wasted = is.rounding + is.hard + is.soft + is.stream;
-        line("  wasted of it   {:>9} ({}): {} between live blocks, {} in free segments,",
-             bytes_text(wasted), share_text(wasted, is.reserved), bytes_text(is.hard),
-             bytes_text(is.soft));
-        line("                 {} freed but not finished, {} by rounding", bytes_text(is.stream),
-             bytes_text(is.rounding));
+        if (wasted == 0) {
+            line("  wasted of it     nothing");
+        } else {
+            line("  wasted of it   {:>9} ({}): {} between live blocks, {} in free segments,",
+                 bytes_text(wasted), share_text(wasted, is.reserved), bytes_text(is.hard),
+                 bytes_text(is.soft));
+            line("                 {} freed but not finished, {} by rounding",
+                 bytes_text(is.stream), bytes_text(is.rounding));
+        }
         if (is.outside != 0)
             line("  {} of live blocks lie in segments that the recording does not know",
                  bytes_text(is.outside));
     }
 
     void pins(const Fragmentation& is) {
-        for (std::size_t i = 0; i < std::min(is.pins.size(), kPins); ++i) {
+        for (std::size_t i = 0; i < std::min(is.pins.size(), lengths_.pins); ++i) {
             const Pin& pin = is.pins[i];
             const std::string age = pin.oldest.since == 0
                                         ? "older than the oldest event"
@@ -216,26 +244,28 @@ class Screen {
         if (summary_.advice.empty()) return;
         line("");
         line("Advice");
-        for (const Advice& one : summary_.advice)
+        for (std::size_t i = 0; i < std::min(summary_.advice.size(), kAdvice); ++i) {
+            const Advice& one = summary_.advice[i];
             text_ += wrapped(one.option.empty() ? one.reason : one.option + ": " + one.reason, 2,
                              kColumns);
+        }
     }
 
     void lacks() {
         if (summary_.lacks.empty()) return;
         line("");
         line("What this recording does not tell");
-        for (std::size_t i = 0; i < std::min(summary_.lacks.size(), kLacks); ++i)
+        for (std::size_t i = 0; i < std::min(summary_.lacks.size(), lengths_.lacks); ++i)
             text_ += wrapped(summary_.lacks[i], 2, kColumns);
-        if (summary_.lacks.size() > kLacks)
-            line("  {} things more: cachealloc check {}", summary_.lacks.size() - kLacks,
+        if (summary_.lacks.size() > lengths_.lacks)
+            line("  {} things more: cachealloc check {}", summary_.lacks.size() - lengths_.lacks,
                  trace_.file.path());
     }
 
     const Trace& trace_;
     const Summary& summary_;
     StackNames& names_;
-    std::size_t top_;
+    Lengths lengths_;
     std::string text_;
 };
 

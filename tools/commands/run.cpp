@@ -43,6 +43,7 @@ void forward_signal(int number) {
 /// Only returns if the program cannot be executed.
 int become(const std::vector<std::string>& command) {
     std::vector<char*> arguments;
+    arguments.reserve(command.size() + 1);
     for (const std::string& argument : command)
         arguments.push_back(const_cast<char*>(argument.c_str())); // exec does not change them
     arguments.push_back(nullptr);

@@ -34,12 +34,14 @@ bool is_cuda(std::string_view module, std::string_view function) {
 
 /// Frames that are in every stack of a kind of program and tell nothing.
 bool is_glue(std::string_view function) {
-    static constexpr std::array<std::string_view, 22> kHeads = {
-        "_start",        "__libc_start", "start_thread",  "clone3",        "__clone",
-        "clone",         "_PyEval_",     "PyEval_",       "_PyObject_",    "PyObject_",
+    static constexpr std::array<std::string_view, 6> kNames = {
+        "_start", "clone", "clone3", "__clone", "start_thread", "[truncated]"};
+    static constexpr std::array<std::string_view, 17> kHeads = {
+        "__libc_start",  "_PyEval_",     "PyEval_",       "_PyObject_",    "PyObject_",
         "_PyFunction_",  "PyVectorcall", "_PyVectorcall", "cfunction_",    "method_vectorcall",
         "pyrun_",        "Py_Run",       "Py_Bytes",      "std::__invoke", "std::invoke",
         "std::function", "ffi_call"};
+    if (std::ranges::find(kNames, function) != kNames.end()) return true;
     return starts_with_any(function, kHeads);
 }
 
@@ -50,51 +52,34 @@ std::string with_offset(std::string_view path, std::uint64_t offset) {
 } // namespace
 
 std::string frame_text(const NamedFrame& frame) {
-    std::string text = frame.function;
-    if (frame.line != 0) text += fmt::format(" ({}:{})", base_name(frame.file), frame.line);
-    if (frame.changed) text += " [module changed]";
-    return text;
+    if (frame.line == 0) return frame.function;
+    return fmt::format("{} ({}:{})", frame.function, base_name(frame.file), frame.line);
 }
 
 StackNames::StackNames(const Trace& trace, bool symbols, SymbolSearch search)
-    : trace_(trace), symbols_(symbols), symbolizer_(std::move(search)) {}
-
-void StackNames::add_frames(std::vector<NamedFrame>& frames, std::uint64_t address,
-                            std::uint32_t modules) {
-    const ModuleMatch match = trace_.modules.find(address, modules);
-    if (match.module == nullptr) {
-        frames.push_back({.function = fmt::format("{:#x}", address)});
-        return;
-    }
-    if (match.module->own) return;
-    NamedFrame frame{.function = with_offset(match.module->path, match.offset),
-                     .module = match.module->path,
-                     .build_id = hexadecimal(match.module->build_id),
-                     .offset = match.offset,
-                     .changed = match.fit == ModuleFit::changed};
-    if (!symbols_) {
-        frame.cuda = is_cuda(frame.module, {});
-        frames.push_back(std::move(frame));
-        return;
-    }
-    const Symbolizer::ModuleId id = symbolizer_.module(match.module->path, match.module->build_id);
-    for (const SourceFrame& source : symbolizer_.frames(id, match.offset)) {
-        frame.function = printable(source.function);
-        frame.file = printable(source.file);
-        frame.line = source.line;
-        frame.inlined = source.inlined;
-        frame.cuda = is_cuda(frame.module, frame.function);
-        frames.push_back(frame);
-    }
-}
+    : symbols_(trace, std::move(search), symbols) {}
 
 const std::vector<NamedFrame>& StackNames::frames(std::uint32_t stack) {
     const auto known = named_.find(stack);
     if (known != named_.end()) return known->second;
+    const std::span<const StackSymbols::FrameId> ids = symbols_.frames(stack);
+    const std::span<const FramePlace> places = symbols_.places(stack);
     std::vector<NamedFrame> frames;
-    const Stack recorded = trace_.stacks.find(stack);
-    for (const trace::Frame address : recorded.frames)
-        add_frames(frames, address, recorded.modules);
+    frames.reserve(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        const SourceFrame& source = symbols_.frame(ids[i]);
+        NamedFrame frame{.function = printable(source.function),
+                         .file = printable(source.file),
+                         .line = source.line,
+                         .offset = places[i].offset,
+                         .inlined = source.inlined};
+        if (const Module* const module = places[i].module) {
+            frame.module = module->path;
+            frame.build_id = hexadecimal(module->build_id);
+        }
+        frame.cuda = is_cuda(frame.module, frame.function);
+        frames.push_back(std::move(frame));
+    }
     return named_.emplace(stack, std::move(frames)).first->second;
 }
 
@@ -140,7 +125,7 @@ std::string StackNames::key(std::uint32_t stack) {
 
 std::vector<std::string> StackNames::notes() const {
     std::vector<std::string> notes;
-    for (const SymbolSource& source : symbolizer_.sources()) {
+    for (const SymbolSource& source : symbols_.sources()) {
         if (source.places != 0 && !source.note.empty())
             notes.push_back(fmt::format("{}: {}", printable(source.path), source.note));
     }

@@ -1,7 +1,7 @@
-// The frames of recorded stacks, with names.
+// The frames of recorded stacks as reports show them: in brief, and as keys to compare by.
 #pragma once
 
-#include "tools/symbols/symbolizer.h"
+#include "tools/symbols/stack_symbols.h"
 #include "tools/trace/trace.h"
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct NamedFrame {
     bool cuda = false;        ///< of the CUDA runtime or driver
 };
 
-/// Names stacks, each once. The preload's own frames are left out.
+/// Names stacks, each once. See StackSymbols for what is left out and added.
 class StackNames {
   public:
     /// Without `symbols` no file is opened: frames are module and offset.
@@ -41,16 +41,9 @@ class StackNames {
     std::string key(std::uint32_t stack);
     /// What could not be found, a line each.
     [[nodiscard]] std::vector<std::string> notes() const;
-    [[nodiscard]] bool cut_short(std::uint32_t stack) const {
-        return trace_.stacks.find(stack).cut;
-    }
 
   private:
-    void add_frames(std::vector<NamedFrame>& frames, std::uint64_t address, std::uint32_t modules);
-
-    const Trace& trace_;
-    bool symbols_;
-    Symbolizer symbolizer_;
+    StackSymbols symbols_;
     std::unordered_map<std::uint32_t, std::vector<NamedFrame>> named_;
 };
 

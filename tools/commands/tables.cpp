@@ -69,19 +69,19 @@ std::string frames_text(std::uint32_t stack, std::size_t most, StackNames& names
         }
         text += "      " + frame_text(frames[i]) + (frames[i].inlined ? " [inlined]" : "") + "\n";
     }
-    if (names.cut_short(stack)) text += "      .. more than the recording keeps (stack_depth)\n";
     return text;
 }
 
 Json frames_json(std::uint32_t stack, StackNames& names) {
     Json frames = Json::array();
     for (const NamedFrame& frame : names.frames(stack)) {
-        Json one{{"function", frame.function}, {"file", frame.file},
-                 {"line", frame.line},         {"module", frame.module},
-                 {"build_id", frame.build_id}, {"offset", frame.offset},
-                 {"inlined", frame.inlined}};
-        if (frame.changed) one["module_changed"] = true;
-        frames.push_back(std::move(one));
+        frames.push_back({{"function", frame.function},
+                          {"file", frame.file},
+                          {"line", frame.line},
+                          {"module", frame.module},
+                          {"build_id", frame.build_id},
+                          {"offset", frame.offset},
+                          {"inlined", frame.inlined}});
     }
     return frames;
 }

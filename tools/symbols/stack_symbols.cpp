@@ -35,28 +35,28 @@ bool StackSymbols::SameFrame::operator()(const SourceFrame* a,
 StackSymbols::StackSymbols(const Trace& trace, SymbolSearch search, bool symbols)
     : trace_(trace), symbols_(symbols), symbolizer_(std::move(search)) {}
 
-std::span<const StackSymbols::FrameId> StackSymbols::frames(std::uint32_t number) {
+const StackSymbols::Named& StackSymbols::named(std::uint32_t number) {
     const auto [place, added] = stacks_.try_emplace(number);
-    std::vector<FrameId>& ids = place->second;
+    Named& named = place->second;
     if (!added) {
-        return ids;
+        return named;
     }
     const Stack stack = trace_.stacks.find(number);
     for (const trace::Frame address : stack.frames) {
-        add_place(ids, address, stack.modules);
+        add_place(named, address, stack.modules);
     }
     if (stack.cut) {
-        add(ids, {kept("[truncated]"), kept({}), 0, false});
+        add(named, {kept("[truncated]"), kept({}), 0, false}, {});
     }
-    ids.shrink_to_fit();
-    return ids;
+    named.ids.shrink_to_fit();
+    named.places.shrink_to_fit();
+    return named;
 }
 
-void StackSymbols::add_place(std::vector<FrameId>& ids, std::uint64_t address,
-                             std::uint32_t modules) {
+void StackSymbols::add_place(Named& stack, std::uint64_t address, std::uint32_t modules) {
     const ModuleMatch match = trace_.modules.find(address, modules);
     if (match.module == nullptr) {
-        add(ids, symbolizer_.frames_outside(address).front());
+        add(stack, symbolizer_.frames_outside(address).front(), {nullptr, address});
         return;
     }
     if (match.module->own) {
@@ -72,20 +72,21 @@ void StackSymbols::add_place(std::vector<FrameId>& ids, std::uint64_t address,
         if (changed) {
             frame.function = kept(std::string(frame.function) + " [module changed]");
         }
-        add(ids, frame);
+        add(stack, frame, {match.module, match.offset});
     }
 }
 
-void StackSymbols::add(std::vector<FrameId>& ids, const SourceFrame& frame) {
+void StackSymbols::add(Named& stack, const SourceFrame& frame, const FramePlace& place) {
+    stack.places.push_back(place);
     const auto known = ids_.find(&frame);
     if (known != ids_.end()) {
-        ids.push_back(known->second);
+        stack.ids.push_back(known->second);
         return;
     }
     const auto id = static_cast<FrameId>(frames_.size());
     frames_.push_back(frame);
     ids_.emplace(&frames_.back(), id);
-    ids.push_back(id);
+    stack.ids.push_back(id);
 }
 
 Symbolizer::ModuleId StackSymbols::number_of(const Module& module) {

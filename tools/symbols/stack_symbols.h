@@ -16,6 +16,13 @@
 
 namespace cachealloc::tools {
 
+/// A place in a module's file; `module` is null for "[truncated]" and for an address in no module,
+/// which `offset` then is. Inlined frames have the place that they are inlined into.
+struct FramePlace {
+    const Module* module = nullptr;
+    std::uint64_t offset = 0; ///< of the return address
+};
+
 /// Names stacks when they are asked for, each once.
 ///
 /// Equal functions at equal lines have one number, wherever they were called from, so that tables
@@ -32,7 +39,9 @@ class StackSymbols {
 
     /// The frames of the stack with that number, innermost first, inlined ones included; none for
     /// 0 and for numbers that are no stack's. Valid as long as this object. O(frames) at first.
-    std::span<const FrameId> frames(std::uint32_t stack);
+    std::span<const FrameId> frames(std::uint32_t stack) { return named(stack).ids; }
+    /// Where each of these frames lies, in the same order.
+    std::span<const FramePlace> places(std::uint32_t stack) { return named(stack).places; }
     /// A frame by its number, which must come from frames().
     [[nodiscard]] const SourceFrame& frame(FrameId id) const { return frames_[id]; }
     /// Numbers go from 0 to this, exclusive.
@@ -41,6 +50,10 @@ class StackSymbols {
     [[nodiscard]] std::vector<SymbolSource> sources() const { return symbolizer_.sources(); }
 
   private:
+    struct Named {
+        std::vector<FrameId> ids;
+        std::vector<FramePlace> places;
+    };
     struct FrameHash {
         std::size_t operator()(const SourceFrame* frame) const noexcept;
     };
@@ -49,8 +62,9 @@ class StackSymbols {
         bool operator()(const SourceFrame* a, const SourceFrame* b) const noexcept;
     };
 
-    void add(std::vector<FrameId>& ids, const SourceFrame& frame);
-    void add_place(std::vector<FrameId>& ids, std::uint64_t address, std::uint32_t modules);
+    const Named& named(std::uint32_t stack);
+    void add(Named& stack, const SourceFrame& frame, const FramePlace& place);
+    void add_place(Named& stack, std::uint64_t address, std::uint32_t modules);
     Symbolizer::ModuleId number_of(const Module& module);
     std::string_view kept(std::string text);
 
@@ -58,7 +72,7 @@ class StackSymbols {
     const bool symbols_;
     Symbolizer symbolizer_;
     std::unordered_map<const Module*, Symbolizer::ModuleId> modules_;
-    std::unordered_map<std::uint32_t, std::vector<FrameId>> stacks_;
+    std::unordered_map<std::uint32_t, Named> stacks_;
     std::deque<SourceFrame> frames_;
     std::unordered_map<const SourceFrame*, FrameId, FrameHash, SameFrame> ids_;
     std::unordered_set<std::string> texts_;

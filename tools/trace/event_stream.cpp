@@ -27,6 +27,7 @@ EventStream::EventStream(const TraceFile& file) : file_(file) {
         at += chunks * trace::kChunkBytes;
     }
     drop_duplicates();
+    find_complete();
     std::ranges::sort(runs_, {},
                       [](const Run& run) { return std::tie(run.first_time, run.claim); });
 }
@@ -39,10 +40,8 @@ void EventStream::take(const trace::Chunk& chunk, std::uint64_t offset) {
     }
     ++counts_.chunks;
     if (counts_.first_claim == 0 || claim < counts_.first_claim) counts_.first_claim = claim;
-    const bool complete =
-        chunk.header.state.load(std::memory_order_relaxed) == trace::ChunkState::complete;
     Run run{.first_time = 0, .claim = claim, .valid = 0, .offset = offset};
-    std::uint64_t empty = 0; // since the last record that was begun
+    std::uint64_t empty = 0; // since the last record; at the end they are just not used yet
     std::uint64_t last_time = 0;
     Event event;
     for (std::uint32_t i = 0; i < trace::kChunkRecords; ++i) {
@@ -67,7 +66,6 @@ void EventStream::take(const trace::Chunk& chunk, std::uint64_t offset) {
             break;
         }
     }
-    if (complete) counts_.torn += empty;
     if (run.valid == 0) return;
     const bool first = counts_.valid == 0;
     counts_.valid += static_cast<std::uint64_t>(std::popcount(run.valid));
@@ -91,6 +89,22 @@ void EventStream::drop_duplicates() {
         counts_.valid -= records;
     }
     runs_.swap(kept);
+}
+
+void EventStream::find_complete() {
+    // Called while the runs are in the order of their claims.
+    counts_.complete_since = counts_.first_time;
+    if (runs_.empty()) return;
+    const std::uint64_t ring = counts_.chunks + counts_.unused_chunks;
+    const std::uint64_t latest = runs_.back().claim;
+    const std::uint64_t oldest = latest > ring ? latest - ring : 0; // claims up to here went round
+    bool first = true;
+    for (const Run& run : runs_) {
+        if (run.claim <= oldest) continue;
+        counts_.complete_since =
+            first ? run.first_time : std::min(counts_.complete_since, run.first_time);
+        first = false;
+    }
 }
 
 /// A chunk that the merge is in: a copy, and the place in it.

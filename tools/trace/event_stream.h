@@ -29,6 +29,9 @@ struct EventCounts {
     std::uint64_t first_claim = 0; ///< the lowest; 0 where nothing was claimed
     std::uint64_t first_time = 0;
     std::uint64_t last_time = 0;
+    /// The first event since which the ring has forgotten none, as far as it can be told. Chunks of
+    /// threads that record little stay for long, so that single events are older.
+    std::uint64_t complete_since = 0;
 };
 
 class EventStream {
@@ -49,6 +52,7 @@ class EventStream {
     };
     void take(const trace::Chunk& chunk, std::uint64_t offset);
     void drop_duplicates();
+    void find_complete();
 
     const TraceFile& file_;
     std::vector<Run> runs_; ///< by first time

@@ -10,8 +10,8 @@ Modules::Modules(const TraceFile& file) {
     if (section.stride == 0) return;
     const std::size_t records = content.size() / section.stride;
     for (std::uint32_t i = 0; i < records; ++i) {
-        const auto& record =
-            *reinterpret_cast<const trace::ModuleRecord*>(&content[i * section.stride]);
+        const auto& record = *reinterpret_cast<const trace::ModuleRecord*>(
+            &content[std::size_t{i} * section.stride]);
         switch (record.change) {
         case trace::ModuleChange::load:
             load(record, i);

@@ -9,16 +9,13 @@
 #include "tools/trace/trace_file.h"
 
 #include <string>
-#include <utility>
 
 namespace cachealloc::tools {
 
 /// A recording with all its parts. The events are indexed before the live table is read, and both
 /// before the stacks: what an earlier part names, a later one holds, also while the process runs.
 struct Trace {
-    explicit Trace(std::string path)
-        : file(std::move(path)), events(file), live(file), stacks(file), modules(file),
-          threads(file), devices(file), statistics(file), settings(file), clock(file.header()) {}
+    explicit Trace(std::string path);
 
     TraceFile file;
     EventStream events;
@@ -32,8 +29,12 @@ struct Trace {
     Clock clock;
 
     [[nodiscard]] const TraceHeader& header() const { return file.header(); }
-    /// Whether the process that writes it is still there.
-    [[nodiscard]] bool running() const;
+    /// Whether the process that writes it was still there when it was opened. A copy is of no
+    /// running process.
+    [[nodiscard]] bool running() const { return running_; }
+
+  private:
+    bool running_;
 };
 
 } // namespace cachealloc::tools

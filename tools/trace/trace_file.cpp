@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <new>
 #include <utility>
 
 #include <fcntl.h>
@@ -17,6 +16,9 @@ namespace cachealloc::tools {
 namespace {
 
 using trace::SectionType;
+
+/// A sparse file can claim sections larger than any memory, at no cost to whoever made it.
+constexpr std::uint64_t kMostLoaded = std::uint64_t{2} << 30;
 
 struct SectionKind {
     SectionType type;
@@ -229,16 +231,14 @@ std::size_t TraceFile::read(std::uint64_t offset, void* to, std::size_t bytes) c
 
 std::vector<std::byte> TraceFile::load(SectionType type) const {
     const TraceSection& from = section(type);
-    try {
-        std::vector<std::byte> content(from.bytes);
-        content.resize(read(from.offset, content.data(), content.size()));
-        if (from.stride != 0) content.resize(content.size() / from.stride * from.stride);
-        return content;
-    } catch (const std::bad_alloc&) {
-    } catch (const std::length_error&) {
-    }
-    fail(fmt::format("section {} of {} bytes does not fit into memory: use a larger machine",
-                     section_name(type), from.bytes));
+    if (from.bytes > kMostLoaded)
+        fail(fmt::format("section {} has {} bytes, more than any recording needs: the file is "
+                         "damaged, record again",
+                         section_name(type), from.bytes));
+    std::vector<std::byte> content(from.bytes);
+    content.resize(read(from.offset, content.data(), content.size()));
+    if (from.stride != 0) content.resize(content.size() / from.stride * from.stride);
+    return content;
 }
 
 const char* section_name(SectionType type) {

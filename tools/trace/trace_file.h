@@ -81,7 +81,7 @@ class TraceFile {
 
     /// Copies up to `bytes` bytes from `offset`; returns how many there were.
     std::size_t read(std::uint64_t offset, void* to, std::size_t bytes) const;
-    /// The readable content of a section. Throws TraceError if it does not fit into memory.
+    /// The readable content of a section. Throws TraceError if that is absurdly large.
     [[nodiscard]] std::vector<std::byte> load(trace::SectionType type) const;
 
   private:
