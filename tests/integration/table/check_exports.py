@@ -13,6 +13,8 @@ import sys
 # process under the preload from starting. A sanitizer's runtime is preloaded by whoever builds with it.
 ALLOWED = {"libgcc_s.so.1", "libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0", "libdl.so.2"}
 SANITIZERS = re.compile(r"lib[atu]b?san\.so\.\d+")
+# RHEL 9's C library. One symbol that a C library lacks keeps every process from starting too.
+NEWEST_GLIBC = (2, 34)
 
 
 def lines(*command):
@@ -40,6 +42,11 @@ def main():
     for path in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", dynamic):
         if path != "$ORIGIN":
             wrong.append(f"run path is {path!r}")
+    if not SANITIZERS.search(dynamic):  # their builds are for this machine alone
+        for line in lines("objdump", "-T", library):
+            version = re.search(r"\(?GLIBC_(\d+)\.(\d+)\S*\s+(\S+)$", line)
+            if version and (int(version[1]), int(version[2])) > NEWEST_GLIBC:
+                wrong.append(f"needs {version[3]} of glibc {version[1]}.{version[2]}")
     print("\n".join(wrong) or f"{len(exported)} exports, all listed")
     return 1 if wrong else 0
 
