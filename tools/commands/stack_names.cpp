@@ -52,8 +52,12 @@ std::string with_offset(std::string_view path, std::uint64_t offset) {
 } // namespace
 
 std::string frame_text(const NamedFrame& frame) {
-    if (frame.line == 0) return frame.function;
-    return fmt::format("{} ({}:{})", frame.function, base_name(frame.file), frame.line);
+    if (frame.line != 0)
+        return fmt::format("{} ({}:{})", frame.function, base_name(frame.file), frame.line);
+    // Calls of one function are told apart by their places.
+    const std::string place = with_offset(frame.module, frame.offset);
+    if (frame.module.empty() || frame.function.starts_with(place)) return frame.function;
+    return fmt::format("{} ({})", frame.function, place);
 }
 
 StackNames::StackNames(const Trace& trace, bool symbols, SymbolSearch search)
@@ -98,8 +102,8 @@ std::string StackNames::brief(std::uint32_t stack, std::size_t width) {
     for (std::size_t i = 0; i < std::min(telling.size(), kBriefFrames); ++i) {
         NamedFrame frame = *telling[i];
         frame.function = short_function(frame.function);
-        if (i != 0) frame.line = 0; // the first place is enough to find the others
-        const std::string one = (i == 0 ? "" : " < ") + frame_text(frame);
+        // The first place is enough to find the others.
+        const std::string one = i == 0 ? frame_text(frame) : " < " + frame.function;
         if (i != 0 && text.size() + one.size() > width) break;
         text += one;
     }
@@ -126,7 +130,8 @@ std::string StackNames::key(std::uint32_t stack) {
 std::vector<std::string> StackNames::notes() const {
     std::vector<std::string> notes;
     for (const SymbolSource& source : symbols_.sources()) {
-        if (source.places != 0 && !source.note.empty())
+        // Nobody has CUDA's debug information.
+        if (source.places != 0 && !source.note.empty() && !is_cuda(source.path, {}))
             notes.push_back(fmt::format("{}: {}", printable(source.path), source.note));
     }
     return notes;

@@ -47,7 +47,7 @@ class StackNames {
     std::unordered_map<std::uint32_t, std::vector<NamedFrame>> named_;
 };
 
-/// "make_buffer (buffers.cpp:12)".
+/// "make_buffer (buffers.cpp:12)", or "make_buffer (app+0x1a2b)" where no line is known.
 [[nodiscard]] std::string frame_text(const NamedFrame& frame);
 
 } // namespace cachealloc::tools
