@@ -98,16 +98,25 @@ std::string StackNames::brief(std::uint32_t stack, std::size_t width) {
         for (const NamedFrame& frame : all)
             telling.push_back(&frame);
     }
+    if (telling.size() > kBriefFrames) telling.resize(kBriefFrames);
+    // With the places of all calls where there is room, else with the first, which is enough to
+    // find the others.
+    std::string whole;
     std::string text;
-    for (std::size_t i = 0; i < std::min(telling.size(), kBriefFrames); ++i) {
-        NamedFrame frame = *telling[i];
+    bool fits = true;
+    for (const NamedFrame* const one : telling) {
+        NamedFrame frame = *one;
         frame.function = short_function(frame.function);
-        // The first place is enough to find the others.
-        const std::string one = i == 0 ? frame_text(frame) : " < " + frame.function;
-        if (i != 0 && text.size() + one.size() > width) break;
-        text += one;
+        const std::string with_place = frame_text(frame);
+        if (whole.empty()) {
+            whole = text = with_place;
+            continue;
+        }
+        whole.append(" < ").append(with_place);
+        fits = fits && text.size() + 3 + frame.function.size() <= width;
+        if (fits) text.append(" < ").append(frame.function);
     }
-    return cut(text, width);
+    return whole.size() <= width ? whole : cut(text, width);
 }
 
 std::string StackNames::key(std::uint32_t stack) {
