@@ -33,15 +33,26 @@ bool is_cuda(std::string_view module, std::string_view function) {
 }
 
 /// Frames that are in every stack of a kind of program and tell nothing.
-bool is_glue(std::string_view function) {
-    static constexpr std::array<std::string_view, 6> kNames = {
-        "_start", "clone", "clone3", "__clone", "start_thread", "[truncated]"};
-    static constexpr std::array<std::string_view, 17> kHeads = {
-        "__libc_start",  "_PyEval_",     "PyEval_",       "_PyObject_",    "PyObject_",
-        "_PyFunction_",  "PyVectorcall", "_PyVectorcall", "cfunction_",    "method_vectorcall",
-        "pyrun_",        "Py_Run",       "Py_Bytes",      "std::__invoke", "std::invoke",
-        "std::function", "ffi_call"};
+bool is_glue(const NamedFrame& frame) {
+    static constexpr std::array<std::string_view, 7> kNames = {"_start",
+                                                               "clone",
+                                                               "clone3",
+                                                               "__clone",
+                                                               "start_thread",
+                                                               "[truncated]",
+                                                               "execute_native_thread_routine"};
+    static constexpr std::array<std::string_view, 18> kHeads = {
+        "__libc_start", "_PyEval_",     "PyEval_",       "_PyObject_",    "PyObject_",
+        "_PyFunction_", "PyVectorcall", "_PyVectorcall", "cfunction_",    "method_vectorcall",
+        "pyrun_",       "Py_Run",       "Py_Bytes",      "std::__invoke", "std::invoke",
+        "std::thread",  "ffi_call",     "std::function"};
+    static constexpr std::array<std::string_view, 4> kLibraries = {"libstdc++.so", "libc.so",
+                                                                   "libpthread.so", "ld-linux"};
+    const std::string function = short_function(frame.function);
     if (std::ranges::find(kNames, function) != kNames.end()) return true;
+    if (function.find("+0x") != std::string::npos &&
+        starts_with_any(base_name(frame.module), kLibraries))
+        return true;
     return starts_with_any(function, kHeads);
 }
 
@@ -92,7 +103,7 @@ std::string StackNames::brief(std::uint32_t stack, std::size_t width) {
     if (all.empty()) return stack == 0 ? "(no stack)" : "(unreadable stack)";
     std::vector<const NamedFrame*> telling;
     for (const NamedFrame& frame : all) {
-        if (!frame.cuda && !is_glue(frame.function)) telling.push_back(&frame);
+        if (!frame.cuda && !is_glue(frame)) telling.push_back(&frame);
     }
     if (telling.empty()) {
         for (const NamedFrame& frame : all)
