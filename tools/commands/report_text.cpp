@@ -230,8 +230,7 @@ class Screen {
         const Savings& is = summary_.savings;
         if (is.requests == 0) return;
         line("");
-        line("The pool spared {} of {} allocation calls, {} of {} free calls and {} waits for the "
-             "GPU",
+        line("The pool spared {} of {} allocation calls, {} of {} free calls, {} waits for the GPU",
              count_text(is.alloc_calls), count_text(is.requests), count_text(is.free_calls),
              count_text(is.frees), count_text(is.waits));
         if (is.alloc_call_ns > 0)
