@@ -18,6 +18,9 @@
 # leak detection. Everything else is left to set_tests_properties (PASS_REGULAR_EXPRESSION, ...).
 # An INSTRUMENTED program brings the runtime itself, so that with SHIM NONE nothing is preloaded: g++'s
 # libtsan alone, preloaded, crashes every shell that the program starts. Exit status 77 means skipped.
+# Recordings go to traces/ of the build folder, unless ENV says where.
+set(CACHEALLOC_TEST_TRACES ${CMAKE_BINARY_DIR}/traces)
+file(MAKE_DIRECTORY ${CACHEALLOC_TEST_TRACES})
 function(cachealloc_add_preload_test)
     cmake_parse_arguments(PARSE_ARGV 0 arg "REAL_CUDA;INSTRUMENTED" "NAME;SHIM;TIMEOUT"
         "COMMAND;PRELOAD_BEFORE;PRELOAD_AFTER;LABELS;ENV")
@@ -33,6 +36,10 @@ function(cachealloc_add_preload_test)
     endif()
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
+    endif()
+
+    if(NOT arg_ENV MATCHES "CACHEALLOC_TRACE")
+        list(APPEND arg_ENV CACHEALLOC_TRACE_DIR=${CACHEALLOC_TEST_TRACES})
     endif()
 
     if(CACHEALLOC_SANITIZE)

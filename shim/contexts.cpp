@@ -23,10 +23,12 @@ thread_local Known t_known{};
 } // namespace
 
 ContextPool::ContextPool(Process& process, CUcontext context, unsigned long long context_id,
-                         CUdevice context_device, OrderLevel level)
+                         CUdevice context_device, OrderLevel level, Recorder* recorder,
+                         RecordedContext recorded_context)
     : handle(context), id(context_id), device(context_device), source(process, *this),
-      order(process, *this),
-      pool(process.map, process.arena, source, order, level, process.options) {}
+      order(process, *this), recorded(recorder, recorded_context),
+      pool(process.map, process.arena, source, order, level, process.options,
+           recorder != nullptr ? &recorded : nullptr) {}
 
 ContextPool* Contexts::current() {
     CUcontext context = nullptr;
@@ -114,7 +116,10 @@ ContextPool* Contexts::make(CUcontext context, unsigned long long id) {
                  "no host memory for a pool: allocations of this context go to the driver");
         return nullptr;
     }
-    auto* const pool = new (memory) ContextPool(process_, context, id, device, starting_level());
+    Recorder* const recorder = process_.recording.recorder();
+    auto* const pool = new (memory) ContextPool(
+        process_, context, id, device, starting_level(), recorder,
+        recorder != nullptr ? process_.recording.contexts.of(context) : RecordedContext{});
     pool->source.set_total_bytes(total);
     if (!pool->order.works()) {
         pool->pool.fences().lower(OrderLevel::wait);

@@ -10,6 +10,7 @@
 #include "shim/cuda_source.h"
 #include "shim/cuda_types.h"
 #include "shim/overlap_marks.h"
+#include "shim/recorded_pool.h"
 
 #include <atomic>
 #include <mutex>
@@ -22,7 +23,8 @@ struct Process;
 // One context's pool and its way to the driver. Immortal.
 struct ContextPool {
     ContextPool(Process& process, CUcontext context, unsigned long long context_id,
-                CUdevice context_device, OrderLevel level);
+                CUdevice context_device, OrderLevel level, Recorder* recorder,
+                RecordedContext recorded_context);
 
     const CUcontext handle;
     const unsigned long long id;
@@ -31,6 +33,7 @@ struct ContextPool {
     OverlapMarks overlaps;
     CudaSource source;
     CudaOrder order;
+    RecordedPool recorded;
     DevicePool pool;
 };
 

@@ -1,6 +1,7 @@
 #include "shim/cuda_source.h"
 
 #include "shim/driver.h"
+#include "shim/driver_time.h"
 #include "shim/escapes.h"
 #include "shim/foreign_writers.h"
 #include "shim/process.h"
@@ -29,7 +30,10 @@ SourceResult CudaSource::allocate(std::uint64_t bytes) {
     const CurrentContext scope(owner_.handle);
     CUdeviceptr address = 0;
     process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);
-    const CUresult result = real.cuMemAlloc_v2(&address, bytes);
+    const CUresult result = [&] {
+        const DriverTime time(process_.calls.alloc_ns);
+        return real.cuMemAlloc_v2(&address, bytes);
+    }();
     if (result == CUDA_SUCCESS) {
         owner_.order.make_events_ahead();
         return {SourceStatus::done, address, 0};
@@ -41,7 +45,10 @@ SourceResult CudaSource::allocate(std::uint64_t bytes) {
 SourceResult CudaSource::release(DeviceAddress address, std::uint64_t) {
     const CurrentContext scope(owner_.handle);
     process_.calls.free.fetch_add(1, std::memory_order_relaxed);
-    const CUresult result = real.cuMemFree_v2(address);
+    const CUresult result = [&] {
+        const DriverTime time(process_.calls.free_ns);
+        return real.cuMemFree_v2(address);
+    }();
     if (result == CUDA_SUCCESS) return {};
     return {SourceStatus::failed, 0, static_cast<int>(result)};
 }

@@ -31,9 +31,6 @@ enum CUjit_option : unsigned;
 enum CUlibraryOption : unsigned;
 enum CUmemAllocationHandleType : unsigned;
 struct CUmemPoolPtrExportData;
-struct CUmemAllocationProp;
-struct CUDA_ARRAY_DESCRIPTOR;
-struct CUDA_ARRAY3D_DESCRIPTOR;
 struct CUDA_GRAPH_INSTANTIATE_PARAMS;
 struct CUexecAffinityParam;
 struct CUctxCreateParams;
@@ -195,13 +192,46 @@ enum CUmemLocationType : unsigned {
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
 };
 
-enum CUmemAccess_flags : unsigned {
-    CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
-};
-
 struct CUmemLocation {
     CUmemLocationType type;
     int id;
+};
+
+struct CUmemAllocationProp {
+    CUmemAllocationType type;
+    CUmemAllocationHandleType requestedHandleTypes;
+    CUmemLocation location; // and more
+};
+
+// The formats that CUDA itself works with; those of graphics are looked at by number.
+enum CUarray_format : unsigned {
+    CU_AD_FORMAT_UNSIGNED_INT8 = 0x01,
+    CU_AD_FORMAT_UNSIGNED_INT16 = 0x02,
+    CU_AD_FORMAT_UNSIGNED_INT32 = 0x03,
+    CU_AD_FORMAT_SIGNED_INT8 = 0x08,
+    CU_AD_FORMAT_SIGNED_INT16 = 0x09,
+    CU_AD_FORMAT_SIGNED_INT32 = 0x0a,
+    CU_AD_FORMAT_HALF = 0x10,
+    CU_AD_FORMAT_FLOAT = 0x20,
+};
+struct CUDA_ARRAY_DESCRIPTOR {
+    std::size_t Width, Height;
+    CUarray_format Format;
+    unsigned int NumChannels;
+};
+struct CUDA_ARRAY3D_DESCRIPTOR {
+    std::size_t Width, Height, Depth;
+    CUarray_format Format;
+    unsigned int NumChannels;
+    unsigned int Flags;
+};
+// Flags of CUDA_ARRAY3D_DESCRIPTOR.
+inline constexpr unsigned kArrayLayered = 1;
+inline constexpr unsigned kArraySparse = 0x40;
+inline constexpr unsigned kArrayDeferred = 0x80;
+
+enum CUmemAccess_flags : unsigned {
+    CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
 };
 
 struct CUmemAccessDesc {

@@ -1,6 +1,6 @@
 // cuMemAlloc: from the current context's pool, or from the driver where the pool does not serve.
-#include "shim/driver.h"
-#include "shim/process.h"
+#include "shim/driver_time.h"
+#include "shim/recorded_calls.h"
 #include "shim/report.h"
 #include "shim/room.h"
 
@@ -9,11 +9,23 @@ namespace cachealloc::shim {
 namespace {
 
 CUresult pass(Process* state, CUdeviceptr* pointer, std::size_t bytes) {
-    if (state != nullptr) {
-        state->calls.alloc.fetch_add(1, std::memory_order_relaxed);
-        state->calls.passed.fetch_add(1, std::memory_order_relaxed);
-    }
-    return real.cuMemAlloc_v2(pointer, bytes);
+    if (state == nullptr) return real.cuMemAlloc_v2(pointer, bytes);
+    state->calls.alloc.fetch_add(1, std::memory_order_relaxed);
+    state->calls.passed.fetch_add(1, std::memory_order_relaxed);
+    const CUresult result = [&] {
+        const DriverTime time(state->calls.alloc_ns);
+        return real.cuMemAlloc_v2(pointer, bytes);
+    }();
+    if (recorder_of(state) == nullptr) return result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) state->recording.out_of_memory(bytes);
+    if (result != CUDA_SUCCESS || pointer == nullptr) return result;
+    MemoryEvent event;
+    event.address = *pointer;
+    event.size = bytes;
+    event.memory = trace::MemoryType::device;
+    event.flags = state->options.pool ? trace::kPassed : 0;
+    record_passed(*state, event);
+    return result;
 }
 
 } // namespace
@@ -22,6 +34,8 @@ CUresult pass(Process* state, CUdeviceptr* pointer, std::size_t bytes) {
 // mode, so that each error is the native one.
 CUresult hook_cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
     Process* const state = process();
+    Recorder* const recorder = recorder_of(state);
+    const RecordedCall call(recorder, trace::CallName::mem_alloc);
     if (state == nullptr || !state->options.pool || pointer == nullptr || bytes == 0 ||
         state->capturing()) {
         return pass(state, pointer, bytes);
@@ -34,6 +48,9 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
     }
     if (result.status == PoolStatus::done) {
         *pointer = result.address;
+        if (recorder != nullptr) {
+            context->recorded.allocated(result.address, bytes, result.size, 0, 0);
+        }
         return CUDA_SUCCESS;
     }
     const CUresult native = pass(state, pointer, bytes);

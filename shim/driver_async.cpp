@@ -7,8 +7,8 @@
 // context, and other devices reach it by peer access.
 #include "shim/cuda_order.h"
 #include "shim/default_pools.h"
-#include "shim/driver.h"
 #include "shim/pooled.h"
+#include "shim/recorded_calls.h"
 #include "shim/room.h"
 #include "shim/stream_names.h"
 
@@ -48,6 +48,10 @@ bool serve(CUdeviceptr* pointer, std::size_t bytes, CUstream stream, const CUmem
         result = pool.allocate_async(bytes, asking);
     }
     if (result.status != PoolStatus::done) return false;
+    if (recorder_of(state) != nullptr) {
+        name.context->recorded.allocated(result.address, bytes, result.size,
+                                         recorded_stream(stream), trace::kStreamOrdered);
+    }
     if (!source->serves()) { // whoever changed that meanwhile may not have seen this block
         pool.free_async(state->map.find(result.address), result.address, asking);
         return false;
@@ -56,13 +60,56 @@ bool serve(CUdeviceptr* pointer, std::size_t bytes, CUstream stream, const CUmem
     return true;
 }
 
+// Whether a call on this stream becomes a node of a graph, which moves no memory by itself.
+bool is_captured(const Process& state, CUstream named_stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return state.capturing() && real.cuStreamIsCapturing(named_stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+template <class Native>
+CUresult allocate_async(trace::CallName name, CUdeviceptr* pointer, std::size_t bytes,
+                        CUstream named_stream, const CUmemoryPool* from, Native native) {
+    Process* const state = process();
+    Recorder* const recorder = recorder_of(state);
+    const RecordedCall call(recorder, name);
+    if (serve(pointer, bytes, named_stream, from)) return CUDA_SUCCESS;
+    const CUresult result = with_room(native);
+    if (recorder == nullptr) return result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) state->recording.out_of_memory(bytes);
+    if (result != CUDA_SUCCESS || is_captured(*state, named_stream)) return result;
+    MemoryEvent event;
+    event.address = *pointer;
+    event.size = bytes;
+    event.stream = recorded_stream(named_stream);
+    event.memory =
+        from != nullptr ? trace::MemoryType::explicit_pool : trace::MemoryType::stream_ordered;
+    event.flags = trace::kStreamOrdered;
+    record_passed(*state, event);
+    return result;
+}
+
+CUresult pass_free_async(Process* state, CUdeviceptr pointer, CUstream stream,
+                         CUstream named_stream, CUresult (*native)(CUdeviceptr, CUstream)) {
+    Recorder* const recorder = recorder_of(state);
+    if (recorder == nullptr || is_captured(*state, named_stream)) return native(pointer, stream);
+    PassedFree freed(recorder, trace::AddressSpace::device, pointer, recorded_stream(named_stream),
+                     trace::kStreamOrdered);
+    return freed.done(native(pointer, stream));
+}
+
 CUresult free_async(CUdeviceptr pointer, CUstream stream, CUstream named_stream,
                     CUresult (*native)(CUdeviceptr, CUstream)) {
     Process* const state = process();
-    if (state == nullptr || !state->options.pool || pointer == 0) return native(pointer, stream);
+    const RecordedCall call(recorder_of(state), trace::CallName::mem_free_async,
+                            with_free_stack(state));
+    if (state == nullptr || !state->options.pool || pointer == 0) {
+        return pass_free_async(state, pointer, stream, named_stream, native);
+    }
     bool ours = false;
     Block* const block = find_block(*state, pointer, ours);
-    if (!ours) return native(pointer, stream);
+    if (!ours) return pass_free_async(state, pointer, stream, named_stream, native);
+    const StreamOfCall recorded(named_stream);
     if (state->capturing()) {
         CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
         const CUresult valid = real.cuStreamIsCapturing(named_stream, &status);
@@ -89,26 +136,28 @@ CUresult free_async(CUdeviceptr pointer, CUstream stream, CUstream named_stream,
 } // namespace
 
 CUresult hook_cuMemAllocAsync(CUdeviceptr* pointer, std::size_t bytes, CUstream stream) {
-    if (serve(pointer, bytes, legacy_if_null(stream), nullptr)) return CUDA_SUCCESS;
-    return with_room([&] { return real.cuMemAllocAsync(pointer, bytes, stream); });
+    return allocate_async(trace::CallName::mem_alloc_async, pointer, bytes, legacy_if_null(stream),
+                          nullptr, [&] { return real.cuMemAllocAsync(pointer, bytes, stream); });
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr* pointer, std::size_t bytes, CUstream stream) {
-    if (serve(pointer, bytes, per_thread_if_null(stream), nullptr)) return CUDA_SUCCESS;
-    return with_room([&] { return real.cuMemAllocAsync_ptsz(pointer, bytes, stream); });
+    return allocate_async(trace::CallName::mem_alloc_async, pointer, bytes,
+                          per_thread_if_null(stream), nullptr,
+                          [&] { return real.cuMemAllocAsync_ptsz(pointer, bytes, stream); });
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool,
                                       CUstream stream) {
-    if (serve(pointer, bytes, legacy_if_null(stream), &pool)) return CUDA_SUCCESS;
-    return with_room([&] { return real.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream); });
+    return allocate_async(
+        trace::CallName::mem_alloc_from_pool_async, pointer, bytes, legacy_if_null(stream), &pool,
+        [&] { return real.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream); });
 }
 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, std::size_t bytes,
                                            CUmemoryPool pool, CUstream stream) {
-    if (serve(pointer, bytes, per_thread_if_null(stream), &pool)) return CUDA_SUCCESS;
-    return with_room(
-        [&] { return real.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream); });
+    return allocate_async(
+        trace::CallName::mem_alloc_from_pool_async, pointer, bytes, per_thread_if_null(stream),
+        &pool, [&] { return real.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream); });
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {

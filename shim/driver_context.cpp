@@ -3,8 +3,7 @@
 // else.
 #include "shim/captures.h"
 #include "shim/default_pools.h"
-#include "shim/driver.h"
-#include "shim/process.h"
+#include "shim/recorded_calls.h"
 #include "shim/room.h"
 
 namespace cachealloc::shim {
@@ -17,7 +16,8 @@ CUresult created(CUresult result, const CUcontext* context, CUdevice device) {
     return result;
 }
 
-void gone(const std::vector<CUcontext>& contexts) {
+void gone(Process& state, const std::vector<CUcontext>& contexts) {
+    record_contexts_ended(state, contexts);
     for (const CUcontext context : contexts)
         Captures::context_gone(context);
 }
@@ -26,10 +26,11 @@ template <class Call>
 CUresult end_context(CUcontext context, Call call) {
     Process* const state = process();
     if (state == nullptr || context == nullptr) return call();
+    const RecordedCall recorded(recorder_of(state), trace::CallName::context_end);
     const auto pools = state->contexts.ending(context, 0);
     const CUresult result = call();
     if (result == CUDA_SUCCESS) {
-        gone(state->contexts.ended(pools, context, 0));
+        gone(*state, state->contexts.ended(pools, context, 0));
     } else {
         state->contexts.survived(pools);
     }
@@ -41,6 +42,7 @@ template <class Call>
 CUresult end_primary(CUdevice device, bool always_ends, Call call) {
     Process* const state = process();
     if (state == nullptr) return call();
+    const RecordedCall recorded(recorder_of(state), trace::CallName::context_end);
     const auto pools = state->contexts.ending(nullptr, device);
     const CUresult result = call();
     unsigned int flags = 0;
@@ -48,7 +50,7 @@ CUresult end_primary(CUdevice device, bool always_ends, Call call) {
     const bool lives_on =
         real.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
     if (result == CUDA_SUCCESS && (always_ends || !lives_on)) {
-        gone(state->contexts.ended(pools, nullptr, device));
+        gone(*state, state->contexts.ended(pools, nullptr, device));
     } else {
         state->contexts.survived(pools);
     }

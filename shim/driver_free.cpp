@@ -3,8 +3,9 @@
 // Invariant: an address inside a pool segment never reaches the driver's free, which would free the
 // whole segment under its live blocks. For such addresses the code measured natively is returned
 // here.
-#include "shim/driver.h"
+#include "shim/driver_time.h"
 #include "shim/pooled.h"
+#include "shim/recorded_calls.h"
 
 namespace cachealloc::shim {
 
@@ -16,7 +17,11 @@ CUresult pass_free(Process* state, CUdeviceptr pointer) {
     state->calls.passed.fetch_add(1, std::memory_order_relaxed);
     HostWatch& watch = state->host_watch;
     const bool managed = watch.reachable.freeing(pointer);
-    const CUresult result = real.cuMemFree_v2(pointer);
+    PassedFree freed(recorder_of(state), trace::AddressSpace::device, pointer);
+    const CUresult result = [&] {
+        const DriverTime time(state->calls.free_ns);
+        return freed.done(real.cuMemFree_v2(pointer));
+    }();
     if (result == CUDA_SUCCESS) {
         watch.settle_idle(); // it has waited
     } else if (managed) {
@@ -46,6 +51,7 @@ CUresult free_beside_capture(Process& state, Block* block, CUdeviceptr pointer) 
 
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer) {
     Process* const state = process();
+    const RecordedCall call(recorder_of(state), trace::CallName::mem_free, with_free_stack(state));
     if (state == nullptr || !state->options.pool || pointer == 0) return pass_free(state, pointer);
     bool ours = false;
     Block* const block = find_block(*state, pointer, ours);

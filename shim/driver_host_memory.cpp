@@ -1,7 +1,6 @@
 // Memory that kernels can write and the host can read: managed memory, and pinned memory whose
 // device address is asked for.
-#include "shim/driver.h"
-#include "shim/process.h"
+#include "shim/recorded_calls.h"
 #include "shim/room.h"
 
 namespace cachealloc::shim {
@@ -36,7 +35,15 @@ CUresult pool_found(CUresult result, CUmemAllocationType type) {
     return result;
 }
 
-CUresult pinned(CUresult result, void* const* host, std::size_t bytes) {
+template <class Call>
+CUresult pinned(trace::CallName name, void* const* host, std::size_t bytes, Call call) {
+    const CUresult result = record_alloc(name, bytes, call, [&] {
+        MemoryEvent event;
+        event.address = reinterpret_cast<std::uintptr_t>(*host);
+        event.size = bytes;
+        event.memory = trace::MemoryType::pinned;
+        return event;
+    });
     Process* const state = process();
     if (result == CUDA_SUCCESS && state != nullptr && state->host_watch.on()) {
         state->host_watch.reachable.pinned(reinterpret_cast<std::uintptr_t>(*host), bytes);
@@ -45,12 +52,12 @@ CUresult pinned(CUresult result, void* const* host, std::size_t bytes) {
 }
 
 template <class Call>
-CUresult end(const void* host, Call call) {
+CUresult end(trace::CallName name, const void* host, Call call) {
     Process* const state = process();
     if (state == nullptr) return call();
     const auto address = reinterpret_cast<std::uintptr_t>(host);
     const bool mapped = state->host_watch.reachable.freeing(address);
-    const CUresult result = call();
+    const CUresult result = record_free(name, trace::AddressSpace::host, address, call);
     if (mapped && result != CUDA_SUCCESS) state->host_watch.reachable.not_freed(address);
     return result;
 }
@@ -58,8 +65,16 @@ CUresult end(const void* host, Call call) {
 } // namespace
 
 CUresult hook_cuMemAllocManaged(CUdeviceptr* pointer, std::size_t bytes, unsigned int flags) {
-    const CUresult result =
-        with_room([&] { return real.cuMemAllocManaged(pointer, bytes, flags); });
+    const CUresult result = record_alloc(
+        trace::CallName::mem_alloc_managed, bytes,
+        [&] { return with_room([&] { return real.cuMemAllocManaged(pointer, bytes, flags); }); },
+        [&] {
+            MemoryEvent event;
+            event.address = *pointer;
+            event.size = bytes;
+            event.memory = trace::MemoryType::managed;
+            return event;
+        });
     Process* const state = process();
     if (result == CUDA_SUCCESS && state != nullptr && state->host_watch.on()) {
         state->host_watch.reachable.managed(*pointer);
@@ -109,23 +124,27 @@ CUresult hook_cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsi
 }
 
 CUresult hook_cuMemHostAlloc(void** host, std::size_t bytes, unsigned int flags) {
-    return pinned(real.cuMemHostAlloc(host, bytes, flags), host, bytes);
+    return pinned(trace::CallName::mem_alloc_host, host, bytes,
+                  [&] { return real.cuMemHostAlloc(host, bytes, flags); });
 }
 
 CUresult hook_cuMemAllocHost_v2(void** host, std::size_t bytes) {
-    return pinned(real.cuMemAllocHost_v2(host, bytes), host, bytes);
+    return pinned(trace::CallName::mem_alloc_host, host, bytes,
+                  [&] { return real.cuMemAllocHost_v2(host, bytes); });
 }
 
 CUresult hook_cuMemHostRegister_v2(void* host, std::size_t bytes, unsigned int flags) {
-    return pinned(real.cuMemHostRegister_v2(host, bytes, flags), &host, bytes);
+    return pinned(trace::CallName::mem_host_register, &host, bytes,
+                  [&] { return real.cuMemHostRegister_v2(host, bytes, flags); });
 }
 
 CUresult hook_cuMemFreeHost(void* host) {
-    return end(host, [&] { return real.cuMemFreeHost(host); });
+    return end(trace::CallName::mem_free_host, host, [&] { return real.cuMemFreeHost(host); });
 }
 
 CUresult hook_cuMemHostUnregister(void* host) {
-    return end(host, [&] { return real.cuMemHostUnregister(host); });
+    return end(trace::CallName::mem_host_unregister, host,
+               [&] { return real.cuMemHostUnregister(host); });
 }
 
 } // namespace cachealloc::shim

@@ -1,5 +1,5 @@
-// Memory that the pool does not own, and what else takes device memory: natively a failed call
-// would have found what the pools cache, so it gets it.
+// What else takes device memory: natively a failed call would have found what the pools cache, so
+// it gets it.
 #include "shim/driver.h"
 #include "shim/room.h"
 
@@ -10,22 +10,6 @@ namespace cachealloc::shim {
         return with_room([&] { return real.name args; });                                          \
     }
 
-WITH_ROOM(cuMemAllocPitch_v2,
-          (CUdeviceptr * pointer, std::size_t* pitch, std::size_t width, std::size_t height,
-           unsigned int element),
-          (pointer, pitch, width, height, element))
-WITH_ROOM(cuMemCreate,
-          (CUmemGenericAllocationHandle * handle, std::size_t bytes,
-           const CUmemAllocationProp* properties, unsigned long long flags),
-          (handle, bytes, properties, flags))
-WITH_ROOM(cuArrayCreate_v2, (CUarray * array, const CUDA_ARRAY_DESCRIPTOR* descriptor),
-          (array, descriptor))
-WITH_ROOM(cuArray3DCreate_v2, (CUarray * array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor),
-          (array, descriptor))
-WITH_ROOM(cuMipmappedArrayCreate,
-          (CUmipmappedArray * array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
-           unsigned int levels),
-          (array, descriptor, levels))
 WITH_ROOM(cuModuleLoadData, (CUmodule * module, const void* image), (module, image))
 WITH_ROOM(cuModuleLoadDataEx,
           (CUmodule * module, const void* image, unsigned int count, CUjit_option* options,

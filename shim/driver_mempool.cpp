@@ -4,8 +4,8 @@
 //
 // The driver is asked first each time: a call that fails changes nothing here.
 #include "shim/default_pools.h"
-#include "shim/driver.h"
 #include "shim/pooled.h"
+#include "shim/recorded_calls.h"
 
 #include <algorithm>
 
@@ -105,7 +105,14 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, std::size_t keep) {
     DevicePool* const mine = ours(pool);
     const std::uint64_t held = mine != nullptr ? mine->async_memory().reserved : 0;
     const CUresult result = real.cuMemPoolTrimTo(pool, keep > held ? keep - held : 0);
-    if (result == CUDA_SUCCESS && mine != nullptr && !process()->capturing()) mine->trim_to(keep);
+    Process* const state = process();
+    if (result != CUDA_SUCCESS || mine == nullptr || state->capturing()) return result;
+    Recorder* const recorder = recorder_of(state);
+    const RecordedCall call(recorder, trace::CallName::trim);
+    MemoryEvent event;
+    event.size = mine->trim_to(keep);
+    event.device = static_cast<std::uint8_t>(DefaultPool::of(pool)->device());
+    if (recorder != nullptr) recorder->note(trace::EventKind::trim, event);
     return result;
 }
 

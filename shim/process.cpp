@@ -66,6 +66,7 @@ void start() {
     change_choice();
 #endif
     Process* const made = new (g_storage) Process(options);
+    made->recording.start();
     watch_lifecycle(*made);
     if (options.order != OrderStart::automatic) made->total_order.leave();
     g_process.store(made, std::memory_order_release);

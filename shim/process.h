@@ -11,6 +11,7 @@
 #include "core/pool/block_arena.h"
 #include "shim/contexts.h"
 #include "shim/host_watch.h"
+#include "shim/recording.h"
 #include "shim/stream_use.h"
 #include "shim/total_order.h"
 
@@ -19,22 +20,25 @@
 
 namespace cachealloc::shim {
 
-// How often the driver's own functions were called on behalf of allocation.
+// How often the driver's own functions were called on behalf of allocation, and for how long.
 struct DriverCalls {
-    std::atomic<std::uint64_t> alloc;  // cuMemAlloc
-    std::atomic<std::uint64_t> free;   // cuMemFree
-    std::atomic<std::uint64_t> passed; // of both: those that the pool did not take on
+    std::atomic<std::uint64_t> alloc;    // cuMemAlloc
+    std::atomic<std::uint64_t> free;     // cuMemFree
+    std::atomic<std::uint64_t> passed;   // of both: those that the pool did not take on
+    std::atomic<std::uint64_t> alloc_ns; // spent in them
+    std::atomic<std::uint64_t> free_ns;
 };
 
 struct Process {
     explicit Process(const Options& parsed)
-        : options(parsed), contexts(*this), total_order(*this),
+        : options(parsed), recording(*this), contexts(*this), total_order(*this),
           host_watch(*this, gate, parsed.free_mode == FreeMode::automatic) {}
 
     const Options options;
     AddressMap map;
     BlockArena arena;
     CaptureGate gate;
+    Recording recording;
     Contexts contexts;
     DriverCalls calls{};
     TotalOrder total_order;

@@ -1,5 +1,6 @@
 #include "shim/room.h"
 
+#include "core/record/recorder.h"
 #include "shim/driver.h"
 #include "shim/process.h"
 
@@ -18,10 +19,16 @@ bool make_room(const ContextPool* except) {
     state->contexts.for_each([&](ContextPool& context) {
         if (context.device == device && &context != except) pools.push_back(&context);
     });
-    bool released = false;
+    std::uint64_t released = 0;
     for (ContextPool* const context : pools)
-        released |= context->pool.release_all() != 0;
-    return released;
+        released += context->pool.release_all();
+    if (Recorder* const recorder = state->recording.recorder()) {
+        MemoryEvent event;
+        event.size = released;
+        event.device = static_cast<std::uint8_t>(device);
+        recorder->note(trace::EventKind::trim, event);
+    }
+    return released != 0;
 }
 
 } // namespace cachealloc::shim

@@ -1,0 +1,48 @@
+// What a pool does, as events of the recording.
+#pragma once
+
+#include "core/pool_observer.h"
+#include "core/record/recorder.h"
+#include "shim/recorded_contexts.h"
+
+#include <cstdint>
+
+namespace cachealloc::shim {
+
+// The stream that the calling thread's free is ordered by, while one of these lives: the pool does
+// not know the handle.
+class StreamOfCall {
+  public:
+    explicit StreamOfCall(CUstream stream);
+    ~StreamOfCall();
+    StreamOfCall(const StreamOfCall&) = delete;
+    StreamOfCall& operator=(const StreamOfCall&) = delete;
+};
+
+// A stream's handle as recorded: 0 for the legacy stream, whichever way it was named.
+std::uint64_t recorded_stream(CUstream stream);
+
+class RecordedPool final : public PoolObserver {
+  public:
+    // Null: nothing is recorded, and no pool may be given this observer.
+    RecordedPool(Recorder* recorder, RecordedContext context)
+        : recorder_(recorder), context_(context) {}
+
+    void freed(const Block& block, bool settled) override;
+    void settled(const Block& block) override;
+    void segment_allocated(std::uint64_t base, std::uint64_t bytes, bool small) override;
+    void segment_freed(std::uint64_t base, std::uint64_t bytes, bool small) override;
+
+    // The pool has handed out `occupied` bytes for a request of `bytes`.
+    void allocated(std::uint64_t address, std::uint64_t bytes, std::uint64_t occupied,
+                   std::uint64_t stream, std::uint8_t flags);
+
+  private:
+    MemoryEvent about(const Block& block) const;
+    void note_segment(trace::EventKind kind, std::uint64_t base, std::uint64_t bytes, bool small);
+
+    Recorder* const recorder_;
+    const RecordedContext context_;
+};
+
+} // namespace cachealloc::shim

@@ -1,0 +1,31 @@
+#include "shim/statistics.h"
+
+#include "shim/process.h"
+
+#include <algorithm>
+
+namespace cachealloc::shim {
+
+Statistics collect_statistics(Process& process) {
+    Statistics all;
+    process.contexts.for_each_ever([&](ContextPool& context) {
+        const PoolStatistics one = context.pool.statistics();
+        for (const StatisticRow& row : kStatisticRows) {
+            if (row.of_pools != nullptr) all.pools.*row.of_pools += one.*row.of_pools;
+        }
+        all.level = std::max(all.level, context.pool.fences().level());
+        ++all.pool_count;
+    });
+    const DriverCalls& calls = process.calls;
+    all.driver_alloc_calls = calls.alloc.load(std::memory_order_relaxed);
+    all.driver_free_calls = calls.free.load(std::memory_order_relaxed);
+    all.driver_alloc_ns = calls.alloc_ns.load(std::memory_order_relaxed);
+    all.driver_free_ns = calls.free_ns.load(std::memory_order_relaxed);
+    all.passed_calls = calls.passed.load(std::memory_order_relaxed);
+    all.query_waits = process.host_watch.query_waits();
+    all.mapped_pinned = process.host_watch.reachable.mapped_asked();
+    all.mapped_pinned_largest = process.host_watch.reachable.mapped_largest();
+    return all;
+}
+
+} // namespace cachealloc::shim
