@@ -10,10 +10,7 @@ namespace {
 
 constexpr std::uintptr_t kWord = sizeof(std::uint64_t);
 
-// Other threads' stacks and what sanitizers poison are not at issue: the address is a word of the
-// thread's own stack that its callers have saved there.
-[[gnu::no_sanitize("address", "thread", "undefined"), gnu::always_inline]] inline std::uint64_t
-word_at(std::uintptr_t address) {
+std::uint64_t word_at(std::uintptr_t address) {
     return *reinterpret_cast<const std::uint64_t*>(address);
 }
 
