@@ -188,7 +188,10 @@ void TraceBuilder::out_of_memory(std::uint64_t size, std::uint64_t free_bytes,
 
 void TraceBuilder::event(EventKind kind, std::uint64_t address, std::uint64_t size,
                          const EventDetails& details) {
-    add(kind, address, size, details);
+    const EventRecord& record = add(kind, address, size, details);
+    const Key segment{AddressSpace::segment, address};
+    if (kind == EventKind::segment_map) keep(segment, record);
+    if (kind == EventKind::segment_unmap) live_.erase(segment);
 }
 
 bool TraceBuilder::claim_chunk(std::uint32_t thread) {

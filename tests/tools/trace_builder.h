@@ -73,6 +73,7 @@ class TraceBuilder {
     /// The request that failed is counted in Header::seen.
     void out_of_memory(std::uint64_t size, std::uint64_t free_bytes,
                        const EventDetails& details = {});
+    /// Any event as it is. segment_map and segment_unmap enter the live table and leave it.
     void event(trace::EventKind kind, std::uint64_t address, std::uint64_t size,
                const EventDetails& details = {});
     /// The events from here to unlose() are only counted as lost; the live table sees them.

@@ -1,6 +1,7 @@
 #include "tools/analysis/history.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace cachealloc::tools {
@@ -110,6 +111,13 @@ void History::reconcile(State& state) {
         counts_.lost_bytes += block.size;
     }
     counts_.lost_frees = lost.size();
+    std::set<std::uint64_t> gone; // segments that were given back unseen
+    for (const auto& [address, segment] : state.segments())
+        gone.insert(address);
+    for (const Event& event : trace_.live.segments())
+        gone.erase(event.address);
+    for (const std::uint64_t address : gone)
+        state.remove_segment(address);
 }
 
 bool History::apply(const Event& event, State& state, Block& ended, bool learning) {

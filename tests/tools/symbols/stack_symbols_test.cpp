@@ -76,6 +76,16 @@ TEST_CASE("Stacks are named by the modules that were loaded then", "[symbols]") 
     CHECK(names(symbols, 0).empty());
     CHECK(names(symbols, 12345678).empty());
 
+    // The frame of the recorder is left out, that of no module has its address for a place.
+    const auto places = symbols.places(whole);
+    REQUIRE(places.size() == 5);
+    CHECK(places[1].offset == place - kBias);
+    CHECK(places[3].offset == place - kBias);
+    REQUIRE(places[1].module != nullptr);
+    CHECK(places[1].module->path == fixture.path());
+    CHECK(places[4].module == nullptr);
+    CHECK(places[4].offset == 0x1234);
+
     // Equal frames are one.
     CHECK(symbols.frames(whole)[2] == symbols.frames(again)[1]);
     const SourceFrame& frame = symbols.frame(symbols.frames(again)[1]);
