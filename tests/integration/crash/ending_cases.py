@@ -2,7 +2,7 @@
 
 from raw_trace import KINDS, RawTrace
 
-THREADS, PAIRS = 4, 2000
+THREADS, PAIRS = 4, 500
 
 
 def the_file(case):

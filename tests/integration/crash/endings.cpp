@@ -1,4 +1,4 @@
-// Four threads allocate and free; once each has made 2,000 pairs the process ends in the way that
+// Four threads allocate and free; once each has made 500 pairs the process ends in the way that
 // the command line names, while they go on. `kill`: it says "ready" and waits for its end.
 //   endings exit|return|_exit|quick_exit|abort|segv|kill
 #include "tests/integration/crash/driver_user.h"
@@ -13,7 +13,7 @@
 namespace {
 
 constexpr int kThreads = 4;
-constexpr int kPairs = 2000;
+constexpr int kPairs = 500;
 
 std::atomic<int> g_far_enough{0};
 std::atomic<bool> g_stop{false};

@@ -55,7 +55,7 @@ def storm(unwinder):
     def run(case):
         case.need_null_driver()
         wanted = case.folder / "storm.trace"
-        result = case.run([case.program("storm"), 3], CACHEALLOC_TRACE=wanted,
+        result = case.run([case.program("storm"), 2], CACHEALLOC_TRACE=wanted,
                           CRASH_DRIVER=case.args.null_driver,
                           CACHEALLOC_CONF=f"pool:False,unwinder:{unwinder}")
         case.expect_run(result, 7, "storm ok\n")
@@ -63,7 +63,7 @@ def storm(unwinder):
         trace = RawTrace(wanted)
         case.expect(trace.torn == 0, f"{trace.torn} torn records")
         mine = [event for event in trace.of_kind("alloc") if event.size == 1111]
-        case.expect(len(mine) >= 3 * 40000, f"every call of the program: {len(mine)}")
+        case.expect(len(mine) >= 2 * 40000, f"every call of the program: {len(mine)}")
         places = {event.stack for event in mine}
         case.expect(len(places) >= 40000, f"a stack for each place: {len(places)}")
         inside = sum(event.size == 2222 for event in trace.of_kind("alloc"))
