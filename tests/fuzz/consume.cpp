@@ -1,8 +1,16 @@
 #include "tests/fuzz/consume.h"
 
 #include "tools/analysis/history.h"
+#include "tools/commands/check.h"
+#include "tools/commands/diff.h"
+#include "tools/commands/exit_codes.h"
+#include "tools/commands/leaks.h"
+#include "tools/commands/peak.h"
+#include "tools/commands/report.h"
+#include "tools/exports/export.h"
 #include "tools/trace/trace.h"
 
+#include <array>
 #include <stdexcept>
 
 namespace cachealloc::tests {
@@ -28,14 +36,66 @@ class Follow final : public HistoryVisitor {
     std::uint64_t sum_ = 0;
 };
 
+/// The file alone: no other file is opened for symbols.
+ReadOptions reading(const std::string& path, bool json) {
+    ReadOptions options;
+    options.file = path;
+    options.json = json;
+    options.symbols = false;
+    return options;
+}
+
+int run_command(const ReadOptions& read, std::uint64_t which) {
+    switch (which) {
+    case 0:
+        return report_main(read);
+    case 1: {
+        LeakOptions options;
+        options.read = read;
+        return leaks_main(options);
+    }
+    case 2:
+        return peak_main(read);
+    case 3: {
+        DiffOptions options;
+        options.read = read;
+        options.other = read.file;
+        return diff_main(options);
+    }
+    default:
+        return check_main(read);
+    }
+}
+
+int run_export(const std::string& path, std::uint64_t which) {
+    constexpr std::array kFormats{ExportFormat::memory_viz, ExportFormat::collapsed,
+                                  ExportFormat::speedscope, ExportFormat::perfetto,
+                                  ExportFormat::csv};
+    ExportOptions options;
+    options.file = path;
+    options.format = kFormats[which % kFormats.size()];
+    options.cost = static_cast<ExportCost>(which % 3);
+    options.output = "-";
+    options.symbols = false;
+    return export_main(options);
+}
+
+void require_fine(int code, const char* what) {
+    if (code != kFine)
+        throw std::logic_error(std::string(what) + ": status " + std::to_string(code));
+}
+
 } // namespace
 
-bool consume(const std::string& path) {
+bool consume(const std::string& path, std::uint64_t choice) {
     try {
         const Trace trace(path);
         History history(trace);
         Follow follow(trace);
         history.visit(follow);
+        const ReadOptions read = reading(path, choice % 2 == 0);
+        require_fine(run_command(read, choice / 2 % 5), "a command");
+        require_fine(run_export(path, choice / 8), "an export");
     } catch (const TraceError& error) {
         const std::string line = error.what();
         if (line.empty() || line.find('\n') != std::string::npos)
