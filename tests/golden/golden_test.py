@@ -28,7 +28,7 @@ COMMANDS = {
     **{form: ["export", "--format", form, "-o", "-"]
        for form in ("collapsed", "speedscope", "perfetto", "csv", "memory_viz")},
 }
-EXPORTED = ("plain", "every_kind", "changed_modules", "wrapped")  # of these all formats
+EXPORTED = ("plain", "every_kind", "changed_modules")  # of these all formats
 
 
 class Loader(pickle.Unpickler):

@@ -40,6 +40,7 @@ def planted_leak(case):
     leaks = case.tool_json("leaks", wanted)
     missing = missing_places(leaks, expected_of(result))
     case.expect(missing is None, f"{missing}: {json.dumps(leaks)[:1500]}")
+    case.expect(leaks["allocations"] == 3, f"3 leaks, not {leaks['allocations']}")
     peak_agrees(case, wanted)
 
 
