@@ -81,8 +81,10 @@ int run_export(const std::string& path, std::uint64_t which) {
 }
 
 void require_fine(int code, const char* what) {
-    if (code != kFine)
-        throw std::logic_error(std::string(what) + ": status " + std::to_string(code));
+    if (code == kFine) return;
+    std::string text(what);
+    text.append(": status ").append(std::to_string(code));
+    throw std::logic_error(text);
 }
 
 } // namespace
