@@ -75,7 +75,7 @@ int run_export(const std::string& path, std::uint64_t which) {
     options.file = path;
     options.format = kFormats[which % kFormats.size()];
     options.cost = static_cast<ExportCost>(which % 3);
-    options.output = "-";
+    options.output.assign(1, '-'); // g++ 12 warns of a plain assignment: GCC bug 105329
     options.symbols = false;
     return export_main(options);
 }
