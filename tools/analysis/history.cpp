@@ -77,6 +77,7 @@ void History::reconstruct() {
     reconcile(state);
     counts_.start_blocks = start_.live().size();
     counts_.start_segments = start_.segments().size();
+    if (progress_) progress_(1);
 }
 
 void History::reconcile(State& state) {
@@ -170,6 +171,11 @@ bool History::apply_free(const Event& event, State& state, Block& ended, bool le
 }
 
 void History::visit(const std::vector<HistoryVisitor*>& visitors) {
+    pass(visitors);
+    if (progress_) progress_(1);
+}
+
+void History::pass(const std::vector<HistoryVisitor*>& visitors) {
     State state = start_;
     EventCursor cursor(trace_.events);
     auto inserted = inserted_.begin();

@@ -52,7 +52,8 @@ struct HistoryCounts {
 class History {
   public:
     /// Reads all events once, to find the state before the first. `trace` must live longer.
-    /// `progress` is called now and then with the share of the current pass that is done, 0 .. 1.
+    /// `progress` is called now and then with the share of the current pass that is done, 0 .. 1,
+    /// and with 1 at its end.
     explicit History(const Trace& trace, std::function<void(double)> progress = {});
 
     /// One pass over all events. O(events). Each pass gives the same events, but for those that a
@@ -75,6 +76,7 @@ class History {
 
   private:
     void reconstruct();
+    void pass(const std::vector<HistoryVisitor*>& visitors);
     void reconcile(State& state);
     bool apply(const Event& event, State& state, Block& ended, bool learning);
     bool apply_free(const Event& event, State& state, Block& ended, bool learning);

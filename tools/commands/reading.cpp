@@ -25,11 +25,16 @@ Progress::Progress(std::string what)
       next_(std::chrono::steady_clock::now() + 700ms) {}
 
 Progress::~Progress() {
-    if (shown_) std::fputs("\r\033[K", stderr);
+    clear();
+}
+
+void Progress::clear() {
+    if (std::exchange(shown_, false)) std::fputs("\r\033[K", stderr);
 }
 
 void Progress::show(double share) {
-    if (!terminal_ || std::chrono::steady_clock::now() < next_) return;
+    if (share >= 1) clear();
+    if (share >= 1 || !terminal_ || std::chrono::steady_clock::now() < next_) return;
     next_ = std::chrono::steady_clock::now() + 100ms;
     shown_ = true;
     std::fprintf(stderr, "\r%s: %.0f %%\033[K", what_.c_str(), 100 * share);

@@ -27,10 +27,12 @@ class Progress {
     ~Progress();
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
-    /// `share` of the work is done, 0 .. 1. Cheap.
+    /// `share` of the work is done, 0 .. 1; at 1 the line is gone. Cheap.
     void show(double share);
 
   private:
+    void clear();
+
     std::string what_;
     bool terminal_;
     bool shown_ = false;
