@@ -44,9 +44,7 @@ class Commands {
         add_peak();
         add_diff();
         add_check();
-#ifdef CACHEALLOC_HAS_EXPORTS
         add_export();
-#endif
         add_options();
     }
 
@@ -191,7 +189,6 @@ class Commands {
         sub->add_flag("--json", read_.json, "For programs");
     }
 
-#ifdef CACHEALLOC_HAS_EXPORTS
     void add_export() {
         CLI::App* const sub =
             command("export", "Write a recording for other programs",
@@ -226,7 +223,6 @@ class Commands {
         sub->add_option("--to", export_.to_seconds, "Seconds since the start to end at");
         add_search(sub, export_.symbols, export_.search);
     }
-#endif
 
     void add_options() {
         CLI::App* const sub =
