@@ -131,7 +131,7 @@ class Commands(unittest.TestCase):
             self.assertTrue(done.stderr, line)
 
     def test_help_has_an_example(self):
-        for command in ("run", "report", "leaks", "peak", "diff", "check", "options"):
+        for command in ("run", "report", "leaks", "peak", "diff", "check", "export", "options"):
             done = tool(command, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Example: cachealloc " + command, done.stdout)
