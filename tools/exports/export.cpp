@@ -6,10 +6,9 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <exception>
-#include <functional>
-#include <memory>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 namespace cachealloc::tools {
 namespace {
@@ -89,6 +88,10 @@ void print_notes(const ExportJob& job) {
 void write_export(const ExportOptions& options) {
     Progress progress(options.progress);
     const Trace trace(options.file);
+    std::error_code ignored;
+    if (std::filesystem::equivalent(options.file, options.output, ignored)) {
+        throw OutputError(options.output + " is the recording itself: choose another name");
+    }
     OutputFile output(options.output, options.overwrite);
     if (options.symbols && debuginfod_in_use()) {
         std::fputs("cachealloc: DEBUGINFOD_URLS is set: symbols that are not here are asked for "

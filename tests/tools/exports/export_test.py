@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Exports of random recordings, read by independent readers. Usage: export_test.py EXPORT_CASE
+"""Exports of random recordings, read by independent readers.
+
+Usage: export_test.py EXPORT_CASE CACHEALLOC
 
 The seeds are fixed; CACHEALLOC_TEST_SEED=N draws others from N. Each failure names its case.
 """
@@ -16,7 +18,7 @@ from pathlib import Path
 
 import memory_viz_rules
 
-EXPORT_CASE = ""
+EXPORT_CASE = CACHEALLOC = ""
 SEED = int(os.environ.get("CACHEALLOC_TEST_SEED", "1"))
 KINDS = ("plain", "wrapped", "lossy", "nonsense", "damaged")
 EVENTS = 1500
@@ -263,7 +265,74 @@ class Exports(unittest.TestCase):
                 read_rmm(recording.export("csv", begin=0.0006, end=0.0008).decode())
 
 
+class CommandLine(unittest.TestCase):
+    """`cachealloc export` as a user types it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.scratch.name)
+        cls.recording = Recording(cls.folder, "plain", SEED)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def export(self, *arguments, expect=0):
+        done = subprocess.run([CACHEALLOC, "export", *arguments], capture_output=True)
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return done
+
+    def test_formats_as_files_and_on_standard_output(self):
+        for form in ("memory_viz", "collapsed", "speedscope", "perfetto", "csv"):
+            output = self.folder / form
+            done = self.export("--format", form, "-o", output, self.recording.file)
+            self.assertEqual(done.stdout, b"")
+            # Where names come from is said once for each module.
+            if form in ("memory_viz", "collapsed", "speedscope"):
+                self.assertEqual(done.stderr.count(b"/opt/app/bin/a.out: no file found"), 1)
+            done = self.export("--format", form, "-o", "-", "--no-symbols", self.recording.file)
+            self.assertEqual(done.stdout, output.read_bytes())
+            self.assertEqual(done.stderr, b"")
+
+    def test_an_existing_file_is_kept(self):
+        output = self.folder / "existing"
+        output.write_text("kept")
+        arguments = ("--format", "csv", "-o", output, self.recording.file)
+        self.assertIn(b"-f", self.export(*arguments, expect=2).stderr)
+        self.assertEqual(output.read_text(), "kept")
+        self.export("-f", *arguments)
+        self.assertTrue(output.read_text().startswith("Thread,"))
+        # Not the recording itself, whatever is asked for.
+        before = self.recording.file.read_bytes()
+        self.export("-f", "--format", "csv", "-o", self.recording.file, self.recording.file,
+                    expect=2)
+        self.assertEqual(self.recording.file.read_bytes(), before)
+
+    def test_mistakes(self):
+        output = self.folder / "never"
+        self.export("--format", "pdf", "-o", output, self.recording.file, expect=2)
+        self.export("--format", "csv", "--from", "2", "--to", "1", "-o", output,
+                    self.recording.file, expect=2)
+        self.export("--format", "csv", "-o", self.folder / "no" / "folder", self.recording.file,
+                    expect=2)
+        self.export("--format", "csv", "-o", output, self.folder / "none", expect=3)
+        text = self.folder / "text"
+        text.write_text("no recording")
+        done = self.export("--format", "csv", "-o", output, text, expect=3)
+        self.assertEqual(done.stderr.count(b"\n"), 1)
+        self.assertFalse(output.exists())
+
+    def test_window_and_device(self):
+        done = self.export("--format", "csv", "--from", "0.0005", "--to", "0.0007", "--device",
+                           "2", "-o", "-", self.recording.file)
+        rows = list(csv.DictReader(done.stdout.decode().splitlines()))
+        self.assertTrue(rows)
+        self.assertLess(len(rows), 300)
+
+
 if __name__ == "__main__":
     EXPORT_CASE = sys.argv.pop(1)
+    CACHEALLOC = sys.argv.pop(1)
     print(f"seed {SEED}")
     unittest.main(verbosity=1)
