@@ -45,6 +45,8 @@ std::vector<std::string> lacks_of(const History& history) {
             {counters.stacks_differed, "{} stacks differ between the walker and the full unwinder"},
             {counters.live_dropped, "{} allocations found no room in the table of live memory"},
             {trace.live.torn(), "{} entries of the table of live memory are damaged"},
+            {trace.live.unknown(), "{} entries of the table of live memory are of a type that this "
+                                   "version of the tool does not know"},
             {trace.stacks.damaged(), "{} stacks cannot be read"},
             {trace.modules.damaged(), "{} entries of the module log cannot be read"},
             {history.counts().inserted_allocs,

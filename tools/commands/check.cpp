@@ -33,6 +33,7 @@ std::vector<Number> numbers_of(const Recording& recording) {
             {"live_memory", recording.trace.live.memory().size()},
             {"live_segments", recording.trace.live.segments().size()},
             {"live_torn", recording.trace.live.torn()},
+            {"live_unknown", recording.trace.live.unknown()},
             {"live_dropped", counters.live_dropped},
             {"live_before_window", history.start_blocks},
             {"unknown_frees", counters.unknown_frees},

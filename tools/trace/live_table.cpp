@@ -34,6 +34,9 @@ LiveTable::LiveTable(const TraceFile& file) {
             continue;
         case RecordState::valid:
             break;
+        case RecordState::unknown:
+            ++unknown_;
+            continue;
         default:
             ++torn_;
             continue;
@@ -44,7 +47,7 @@ LiveTable::LiveTable(const TraceFile& file) {
                    event.kind == trace::EventKind::segment_map) {
             segments_.push_back(event);
         } else {
-            ++torn_;
+            ++unknown_;
         }
     }
     drop_doubles(memory_);

@@ -19,6 +19,8 @@ class LiveTable {
     [[nodiscard]] const std::vector<Event>& segments() const { return segments_; }
     /// Entries that were being written, or are damaged.
     [[nodiscard]] std::uint64_t torn() const { return torn_; }
+    /// Sound entries of a type or size that this reader does not know.
+    [[nodiscard]] std::uint64_t unknown() const { return unknown_; }
     /// Whether all that was live is here: the table was never full and is not cut.
     [[nodiscard]] bool complete() const { return complete_; }
 
@@ -26,6 +28,7 @@ class LiveTable {
     std::vector<Event> memory_;
     std::vector<Event> segments_;
     std::uint64_t torn_ = 0;
+    std::uint64_t unknown_ = 0;
     bool complete_ = false;
 };
 
