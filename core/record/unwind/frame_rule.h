@@ -13,24 +13,31 @@ namespace cachealloc {
 ///     bits   0..7     8..23        24..39        40..63
 ///            shape    generation   rbp offset    CFA offset
 ///
-/// A word of 0 says that nothing is known.
+/// No generation has the number 0, so that a word of 0 is no rule at all.
 class FrameRule {
   public:
+    /// The first four are what nearly all code has, and their bits say all about them: kFromRbp,
+    /// kSavesRbp.
     enum class Shape : std::uint32_t {
-        unknown,
         rsp,       ///< CFA = rsp + k, k >= 8; rbp is the caller's
-        rsp_saved, ///< CFA = rsp + k, the caller's rbp lies at CFA + j, inside the frame
         rbp,       ///< CFA = rbp + k, rbp is the caller's
+        rsp_saved, ///< CFA = rsp + k, the caller's rbp lies at CFA + j, inside the frame
         rbp_saved, ///< CFA = rbp + k, the caller's rbp lies at CFA - 16
         rbp_deref, ///< CFA = *(rbp + k), the caller's rbp lies at rbp + j: a realigned stack
         end,       ///< no caller
         complex,   ///< not representable
     };
+    static constexpr std::uint32_t kFromRbp = 1;
+    static constexpr std::uint32_t kSavesRbp = 2;
+    static constexpr std::uint32_t kPlainShapes = 4;
+    static constexpr std::uint32_t kShapes = 7;
 
     constexpr FrameRule() = default;
     constexpr explicit FrameRule(std::uint64_t word) : word_(word) {}
-    /// Without a generation; `complex` where the offsets are not as the shape wants them.
+    /// Without a generation; `complex` where the offsets are not as the shape wants them. Where rbp
+    /// is the caller's its offset is that of the return address.
     constexpr FrameRule(Shape shape, std::int64_t cfa_offset, std::int64_t rbp_offset) {
+        if (shape == Shape::rsp || shape == Shape::rbp) rbp_offset = -8;
         const bool fits = cfa_offset == cfa_offset << 40 >> 40 &&
                           rbp_offset == rbp_offset << 48 >> 48 &&
                           wanted(shape, cfa_offset, rbp_offset);
@@ -48,7 +55,7 @@ class FrameRule {
 
     constexpr std::uint64_t word() const { return word_; }
     constexpr Shape shape() const { return static_cast<Shape>(word_ & 0xff); }
-    /// Of another generation: none of the enumerators. So one comparison tells.
+    /// Its shape if it is of that generation, else kShapes or more. So one comparison tells.
     constexpr std::uint32_t shape_in(std::uint16_t generation_now) const {
         return (static_cast<std::uint32_t>(word_) & 0xffffff) ^ std::uint32_t{generation_now} << 8;
     }

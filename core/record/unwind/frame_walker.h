@@ -41,15 +41,18 @@ class FrameWalker {
   private:
     struct State {
         std::uintptr_t pc;
+        FrameNode* node; // of pc
         std::uintptr_t rsp;
-        std::uintptr_t rbp;
-        FrameNode* node;     // of pc
         std::uintptr_t last; // word of the stack
+        std::uintptr_t rbp;
         std::uint16_t generation;
+
+        bool on_stack(std::uintptr_t address) const { return address >= rsp && address <= last; }
     };
     enum class Step : std::uint8_t { more, end, gave_up };
 
     Step step(State& state);
+    Step rare_step(State& state);
     FrameNode* learn(std::uint64_t pc, std::uint16_t generation);
     FrameNode* follow(FrameNode& node, std::uint64_t pc, std::uint16_t generation);
     bool own(std::uint64_t pc) const {

@@ -10,7 +10,7 @@ TEST_CASE("A rule is what was packed into it", "[unwind]") {
         const FrameRule rule(Shape::rsp, cfa, 0);
         CHECK(rule.shape() == Shape::rsp);
         CHECK(rule.cfa_offset() == cfa);
-        CHECK(rule.rbp_offset() == 0);
+        CHECK(rule.rbp_offset() == -8);
         CHECK(rule.generation() == 0);
     }
     const FrameRule saved(Shape::rsp_saved, 32768, -32768);
@@ -37,7 +37,7 @@ TEST_CASE("A rule holds in its generation only", "[unwind]") {
     CHECK(rule.cfa_offset() == 64);
     CHECK(rule.rbp_offset() == -24);
     CHECK(rule.shape_in(0xfffe) == static_cast<std::uint32_t>(Shape::rsp_saved));
-    CHECK(rule.shape_in(0xffff) > static_cast<std::uint32_t>(Shape::complex));
+    CHECK(rule.shape_in(0xffff) >= FrameRule::kShapes);
     CHECK(rule.of_generation(7).shape_in(7) == static_cast<std::uint32_t>(Shape::rsp_saved));
-    CHECK(FrameRule().shape_in(1) > static_cast<std::uint32_t>(Shape::complex));
+    CHECK(FrameRule().shape_in(1) >= FrameRule::kShapes);
 }
