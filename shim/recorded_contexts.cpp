@@ -66,6 +66,7 @@ void RecordedContexts::meet_device(CUdevice device) {
     real.cuDeviceTotalMem_v2(&total, device);
     if (real.cuDeviceGetName) real.cuDeviceGetName(name, sizeof name, device);
     name[sizeof name - 1] = '\0';
+    process_.recording.describe_driver();
     process_.recording.recorder()->set_device(static_cast<std::uint32_t>(device), name, total);
 }
 

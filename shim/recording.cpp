@@ -116,6 +116,21 @@ void Recording::describe_process() {
     }
 }
 
+// What CUDA it speaks, and the kernel module's own version where there is one.
+void Recording::describe_driver() {
+    int cuda = 0;
+    if (driver_described_ || real.cuDriverGetVersion(&cuda) != CUDA_SUCCESS) return;
+    driver_described_ = true;
+    char module[64];
+    std::string_view version = read_file("/sys/module/nvidia/version", module, sizeof module);
+    version = version.substr(0, version.find('\n'));
+    char text[128];
+    const int length = std::snprintf(text, sizeof text, "%d.%d%s%.*s", cuda / 1000,
+                                     cuda % 1000 / 10, version.empty() ? "" : " / ",
+                                     static_cast<int>(version.size()), version.data());
+    recorder_->set("driver", {text, static_cast<std::size_t>(length)});
+}
+
 void Recording::out_of_memory(std::uint64_t bytes) {
     std::size_t free = 0;
     std::size_t total = 0;

@@ -34,6 +34,9 @@ class Recording {
     // back what they had. To be called within the call's RecordedCall.
     void out_of_memory(std::uint64_t bytes);
 
+    // Writes down the driver's version, the first time. For RecordedContexts, under its lock.
+    void describe_driver();
+
     // The process leaves through exit(). Calls no CUDA function.
     void exiting();
 
@@ -48,6 +51,7 @@ class Recording {
     Process& process_;
     LateStacks stacks_;
     Recorder* recorder_ = nullptr;
+    bool driver_described_ = false;
     bool named_ = false; // by the user, who wants to keep it
     std::atomic<bool> ran_out_{false};
 };

@@ -138,6 +138,8 @@ bool LiveTable::take_if(bool (*chosen)(const EventRecord&, void* context), void*
                         std::uint32_t& shard, EventRecord& taken) {
     for (; shard < trace::kLiveShards; ++shard) {
         const Place place{&shards_[shard], slots_ + shard * (mask_ + 1), 0};
+        // Where nothing is, nothing is read: the pages of the file stay untouched.
+        if (place.shard->count.load(std::memory_order_relaxed) == 0) continue;
         if (!place.shard->lock.lock()) continue;
         bool there = false;
         for (std::size_t index = 0; index <= mask_ && !there; ++index) {

@@ -172,6 +172,7 @@ void Recorder::end_all(bool (*chosen)(const EventRecord&, void* context), void* 
             copy_content(record, ended);
             record.time = parts.clock.before_release();
             record.kind = begins_segment(ended.kind) ? EventKind::segment_free : EventKind::free;
+            if (record.kind == EventKind::free) record.flags |= trace::kSettled;
             record.free_stack = state.stack;
             record.call = trace::CallName::context_end;
             if (!parts.prepare(state, record)) return;
