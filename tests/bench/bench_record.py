@@ -45,14 +45,16 @@ def bench_record(harness, rounds):
                      spread([b - a for a, b in zip(plain, full)], "{:.0f}"),
                      spread([b - a for a, b in zip(off, full)], "{:.0f}"),
                      spread([b - a for a, b in zip(plain, other)], "{:.0f}")])
-    added = [full[("varied", 30, 1)] - off[("varied", 30, 1)]
-             for off, full in zip(samples[OFF], samples[FULL])]
+    aims = []
+    for stacks in ("same", "varied", "fresh"):
+        point = (stacks, 30, 1)
+        added = [full[point] - off[point] for off, full in zip(samples[OFF], samples[FULL])]
+        aims.append(f"{stacks} {spread(added, '{:.0f}')}")
     return ["recording a cuMemAlloc + cuMemFree pair, ns of thread time; "
             f"median (lowest..highest) of {rounds} interleaved rounds",
             table(rows, ["stacks", "depth", "threads", "pair, record:off", "+ record", "+ stack",
                          "together", "+ stack, libunwind"]),
-            f"depth 30, varied stacks: {spread(added, '{:.0f}')} ns a pair (aim <= 300); "
-            f"{per_event}",
+            f"depth 30, 1 thread, together: {', '.join(aims)} ns a pair (aim <= 300); {per_event}",
             *heaptrack_lines(harness, program, rounds)]
 
 

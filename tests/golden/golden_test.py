@@ -14,6 +14,7 @@ import difflib
 import gzip
 import io
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def what_the_tool_says(tool, trace):
     for name, arguments in COMMANDS.items():
         if arguments[0] == "export" and trace.stem not in EXPORTED:
             continue
-        done = subprocess.run([tool, arguments[0], trace.name, *arguments[1:]], cwd=trace.parent,
+        done = subprocess.run([tool, arguments[0], trace.name, *arguments[1:]], cwd=trace.parent, env={**os.environ, "TZ": "UTC"},
                               capture_output=True, timeout=60, check=False)
         said[name] = in_json(name, done.stdout) if done.returncode == 0 else {
             "status": done.returncode, "error": done.stderr.decode().splitlines()}
