@@ -68,7 +68,10 @@ void add_recording(ByKey& all, std::size_t side, Recording& recording, int devic
     }
     recording.history.visit(snapshots);
     const auto field = static_cast<std::size_t>(DiffBy::allocated);
-    for (std::uint32_t number = 1; number <= recording.trace.stacks.largest(); ++number) {
+    const std::uint32_t largest = recording.trace.stacks.largest();
+    Progress naming("naming stacks"); // reads the symbols of every module that allocates
+    for (std::uint32_t number = 1; number <= largest; ++number) {
+        naming.show(static_cast<double>(number) / largest);
         const Stack stack = recording.trace.stacks.find(number);
         if (stack.allocations == 0) continue;
         Compared& one = all[recording.names.key(number)];
