@@ -51,7 +51,7 @@ struct Scene {
     FakeObject fake;
     UnwindPlatform platform;
     FrameWalker walker{platform};
-    std::array<std::uintptr_t, 16> words{};
+    std::array<std::uintptr_t, 18> words{}; // two more than the stack has
     std::array<trace::Frame, 16> frames{};
     std::size_t room = 16;
     std::uint16_t generation = 1;
@@ -86,6 +86,9 @@ TEST_CASE("A realigned frame is walked through rbp", "[unwind]") {
     scene.words[5] = 0x1234;
     scene.words[7] = scene.fake.code(0x310);
     CHECK(scene.walk(scene.fake.code(0x410), scene.at(5)) == 2);
+    scene.words[16] = scene.fake.code(0x310);
+    scene.words[4] = scene.at(17); // beyond the stack's end
+    CHECK(scene.walk(scene.fake.code(0x410), scene.at(5)) == kGaveUp);
     scene.words[4] = scene.at(0); // not above this frame
     CHECK(scene.walk(scene.fake.code(0x410), scene.at(5)) == kGaveUp);
     CHECK(scene.walk(scene.fake.code(0x410), scene.at(0)) == kGaveUp);
