@@ -22,6 +22,7 @@ bool ends_with_context(trace::MemoryType type) {
 } // namespace
 
 void record_passed(Process& state, MemoryEvent event, int device) {
+    if (event.address == 0) return; // nothing was asked for, and got
     const RecordedContext context = state.recording.contexts.current();
     event.pool = context.number;
     event.device = device == kDeviceOfContext ? context.device : static_cast<std::uint8_t>(device);
@@ -30,8 +31,8 @@ void record_passed(Process& state, MemoryEvent event, int device) {
 
 PassedFree::PassedFree(Recorder* recorder, trace::AddressSpace space, std::uint64_t address,
                        std::uint64_t stream, std::uint8_t flags)
-    : recorder_(recorder) {
-    if (recorder == nullptr || address == 0) return;
+    : recorder_(address != 0 ? recorder : nullptr) { // freeing nothing is allowed
+    if (recorder_ == nullptr) return;
     known_ = recorder->find(space, address, was_);
     MemoryEvent event = was_;
     event.address = address;

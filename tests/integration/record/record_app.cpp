@@ -9,6 +9,8 @@
 //   record_app stream     stream-ordered calls on the default pool, and beside a capture
 //   record_app fork       a child that calls CUDA and leaves through exit()
 //   record_app threads    many threads, blocks of their own and of one another's
+//   record_app nothing    asks for zero bytes
+//   record_app early      the first call comes from a constructor of a library that is just opened
 //   record_app none       no CUDA at all
 #include <cuda.h>
 
@@ -24,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -347,6 +350,24 @@ int threads() {
     return 0;
 }
 
+int nothing() {
+    use_primary();
+    CUdeviceptr device = 1;
+    void* host = &device;
+    DRIVER_CHECK(cuMemAllocAsync(&device, 0, nullptr));
+    DRIVER_CHECK(cuMemHostAlloc(&host, 0, 0));
+    REQUIRE_TRUE(device == 0 && host == nullptr);
+    DRIVER_CHECK(cuMemFreeHost(nullptr));
+    DRIVER_CHECK(cuMemFree(0));
+    return 0;
+}
+
+int early(const char* self) {
+    const std::string folder(self, std::strrchr(self, '/'));
+    REQUIRE_TRUE(dlopen((folder + "/librecord_plugin.so").c_str(), RTLD_NOW) != nullptr);
+    return 0;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -359,6 +380,8 @@ int main(int argc, char** argv) {
     if (mode == "stream") return stream();
     if (mode == "fork") return forked();
     if (mode == "threads") return threads();
+    if (mode == "nothing") return nothing();
+    if (mode == "early") return early(argv[0]);
     if (mode == "none") return 0;
     std::fprintf(stderr, "usage: record_app MODE\n");
     return 2;

@@ -117,8 +117,8 @@ def kinds_without_pool():
     names = Counter(one.memory for one in trace.of_kind("alloc"))
     expect("pooled" not in names and names["device"] == 2 and names["stream_ordered"] == 1,
            f"{names}")
-    expect(len(trace.of_kind("alloc")) == len([line for line in printed if line[:2] != ["alloc", "none"] and line[0] == "alloc"]),
-           "allocations are missing")
+    wanted = [line for line in printed if line[0] == "alloc" and line[1] != "none"]
+    expect(len(trace.of_kind("alloc")) == len(wanted), "allocations are missing")
     expect(not trace.live, "something is live")
     expect(not any(one.stack for one in trace.events), "a stack with stacks:off")
     expect(trace.statistics["driver_alloc_calls"] == 2, f"{trace.statistics}")
@@ -176,6 +176,17 @@ def refused():
     printed, trace = record("refused")
     check_against(printed, trace)
     expect(trace.counters["unknown_frees"] == 0, "a refused free was counted")
+
+
+def nothing():
+    _, trace = record("nothing")
+    expect(not trace.events and trace.counters["unknown_frees"] == 0, f"{trace.events}")
+
+
+def early():
+    printed, trace = record("early")
+    check_against(printed, trace)
+    expect(len(trace.of_kind("alloc")) == 1 and trace.events[-1].stack, f"{trace.events}")
 
 
 def threads():

@@ -336,6 +336,34 @@ TEST_CASE("memory of cuMemAlloc may be freed in stream order") {
     CHECK(control::races() + control::errors() == 0);
 }
 
+TEST_CASE("arrays take up memory until they are destroyed") {
+    Device device;
+    std::size_t before = 0;
+    std::size_t now = 0;
+    REQUIRE(cuMemGetInfo(&before, nullptr) == CUDA_SUCCESS);
+    CUDA_ARRAY3D_DESCRIPTOR wanted{};
+    wanted.Width = 1024;
+    wanted.Height = 1024;
+    wanted.Depth = 4;
+    wanted.Format = CU_AD_FORMAT_FLOAT;
+    wanted.NumChannels = 1;
+    CUarray array = nullptr;
+    REQUIRE(cuArray3DCreate(&array, &wanted) == CUDA_SUCCESS);
+    REQUIRE(cuMemGetInfo(&now, nullptr) == CUDA_SUCCESS);
+    CHECK(before - now == std::size_t{16} << 20);
+    CUmipmappedArray levels = nullptr;
+    REQUIRE(cuMipmappedArrayCreate(&levels, &wanted, 2) == CUDA_SUCCESS);
+    CHECK(cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(array)) ==
+          CUDA_ERROR_INVALID_HANDLE);
+    CHECK(cuMipmappedArrayDestroy(levels) == CUDA_SUCCESS);
+    CHECK(cuArrayDestroy(array) == CUDA_SUCCESS);
+    CHECK(cuArrayDestroy(array) == CUDA_ERROR_INVALID_HANDLE);
+    REQUIRE(cuMemGetInfo(&now, nullptr) == CUDA_SUCCESS);
+    CHECK(before == now);
+    wanted.Width = std::size_t{1} << 40;
+    CHECK(cuArray3DCreate(&array, &wanted) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 TEST_CASE("allocations of nothing") {
     Device device;
     CUdeviceptr p = 7;
