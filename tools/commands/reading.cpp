@@ -15,6 +15,7 @@ namespace cachealloc::tools {
 namespace {
 
 using namespace std::chrono_literals;
+namespace fs = std::filesystem;
 
 constexpr std::size_t kMostNotes = 5;
 
@@ -62,29 +63,42 @@ std::vector<std::string> default_directories() {
     return directories;
 }
 
+std::string newest_file(const std::string& directory, std::string_view begin,
+                        std::string_view end) {
+    std::string newest;
+    fs::file_time_type newest_time;
+    std::error_code error;
+    for (fs::directory_iterator at(directory, error), last; !error && at != last;
+         at.increment(error)) {
+        const std::string name = at->path().filename().string();
+        std::error_code unreadable;
+        if (name.size() < begin.size() + end.size() || !name.starts_with(begin) ||
+            !name.ends_with(end) || !at->is_regular_file(unreadable))
+            continue;
+        const fs::file_time_type time = at->last_write_time(unreadable);
+        if (unreadable || (!newest.empty() && time <= newest_time)) continue;
+        newest = at->path().string();
+        newest_time = time;
+    }
+    return newest;
+}
+
 std::string chosen_file(const std::string& named) {
     if (!named.empty()) return named;
-    namespace fs = std::filesystem;
-    fs::path newest;
-    fs::file_time_type newest_time;
     const std::vector<std::string> directories = default_directories();
+    std::string newest;
     for (const std::string& directory : directories) {
+        const std::string one = newest_file(directory, "", ".trace");
         std::error_code error;
-        for (fs::directory_iterator at(directory, error), end; !error && at != end;
-             at.increment(error)) {
-            std::error_code unreadable;
-            if (at->path().extension() != ".trace" || !at->is_regular_file(unreadable)) continue;
-            const fs::file_time_type time = at->last_write_time(unreadable);
-            if (unreadable || (!newest.empty() && time <= newest_time)) continue;
-            newest = at->path();
-            newest_time = time;
-        }
+        if (newest.empty() ||
+            (!one.empty() && fs::last_write_time(one, error) > fs::last_write_time(newest, error)))
+            newest = one;
     }
     if (newest.empty())
         throw TraceError(fmt::format("no recording in {}: name a .trace file, or record one with "
                                      "`cachealloc run -o FILE -- PROGRAM`",
                                      fmt::join(directories, ", ")));
-    return newest.string();
+    return newest;
 }
 
 void print_symbol_notes(const StackNames& names) {

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace cachealloc::tools {
 
@@ -53,6 +55,10 @@ struct Recording {
 /// The recording to read: the one named, else the newest in the default directories. Throws
 /// TraceError if there is none.
 [[nodiscard]] std::string chosen_file(const std::string& named);
+
+/// The newest regular file of a directory whose name begins and ends so; empty if there is none.
+[[nodiscard]] std::string newest_file(const std::string& directory, std::string_view begin,
+                                      std::string_view end);
 
 /// Directories where recordings are by default, in the order in which they are looked through.
 [[nodiscard]] std::vector<std::string> default_directories();

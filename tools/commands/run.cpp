@@ -77,9 +77,20 @@ int run_and_wait(const std::vector<std::string>& command, pid_t& child) {
     return WIFSIGNALED(status) ? kSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/// The recording that process `pid` wrote to `output`. What %e stands for is not known here: a
+/// script's process has its interpreter's name.
+std::string recording_of(const std::string& output, long pid) {
+    const fs::path pattern = expand_output(output, pid, "\n");
+    const std::string name = pattern.filename().string();
+    const std::size_t mark = name.find('\n');
+    if (mark == std::string::npos) return pattern.string();
+    return newest_file(pattern.parent_path().string(), name.substr(0, mark), name.substr(mark + 1));
+}
+
 /// Reports about the recording at `path`; the program's exit code stays what it is.
 void report_on(const std::string& path) {
-    if (!fs::exists(path)) {
+    std::error_code error;
+    if (path.empty() || !fs::exists(path, error)) {
         complain(0, "no recording: the program made no CUDA call, or recording is off");
         return;
     }
@@ -87,8 +98,8 @@ void report_on(const std::string& path) {
         ReadOptions read;
         read.file = path;
         static_cast<void>(report_main(read));
-    } catch (const TraceError& error) {
-        complain(0, "{}", error.what());
+    } catch (const TraceError& unreadable) {
+        complain(0, "{}", unreadable.what());
     }
 }
 
@@ -173,7 +184,10 @@ int run_main(const RunOptions& options) {
 
     pid_t child = 0;
     const int code = run_and_wait(options.command, child);
-    report_on(expand_output(output, child, program));
+    std::string recording = recording_of(output, child);
+    // A launcher makes no CUDA call itself, but the processes that it starts do.
+    if (recording.empty() && borrowed) recording = newest_file(folder.data(), "", ".trace");
+    report_on(recording);
     std::error_code ignored;
     if (borrowed) fs::remove_all(folder.data(), ignored);
     return code;
