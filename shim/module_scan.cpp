@@ -93,10 +93,11 @@ void set_path(trace::ModuleRecord& record, std::string_view directory, std::stri
     char whole[2 * sizeof record.path + 1];
     std::size_t length = 0;
     for (const std::string_view part : {directory, name}) {
+        if (part.empty()) continue;
+        if (length != 0) whole[length++] = '/';
         const std::size_t taken = std::min(part.size(), sizeof record.path);
         std::memcpy(whole + length, part.data() + part.size() - taken, taken);
         length += taken;
-        if (!directory.empty() && part.data() == directory.data()) whole[length++] = '/';
     }
     const std::size_t kept = std::min(length, sizeof record.path);
     std::memcpy(record.path, whole + length - kept, kept);

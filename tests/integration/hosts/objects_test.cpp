@@ -7,11 +7,13 @@
 #include "shim/objects.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <dlfcn.h>
@@ -51,6 +53,7 @@ _Unwind_Reason_Code note(_Unwind_Context* context, void* frames) {
     bool cut = false;
     captured.frames.resize(64);
     captured.frames.resize(stacks->capture(captured.frames.data(), 64, cut));
+    captured.wanted.clear();
     _Unwind_Backtrace(note, &captured.wanted);
     while (!captured.wanted.empty() && captured.wanted.back() == 0)
         captured.wanted.pop_back();
@@ -125,6 +128,26 @@ void check_main_program(const File& file) {
     check(changes(file, "/libc.so.6") == "load ", "the C library is logged");
 }
 
+// Libraries come and go at one place while another thread captures too.
+void storm(const char* plugin, const char* other) {
+    std::atomic<bool> done{false};
+    std::thread beside([&done] {
+        Captured captured;
+        do
+            capture(&captured);
+        while (!done);
+    });
+    for (int i = 0; i < 200; ++i) {
+        void* const loaded = dlopen(i % 2 == 0 ? plugin : other, RTLD_NOW | RTLD_LOCAL);
+        check(loaded != nullptr, "a plugin opens in the storm");
+        if (loaded == nullptr) break;
+        call_through(loaded, "storm");
+        dlclose(loaded);
+    }
+    done = true;
+    beside.join();
+}
+
 std::uintptr_t base_of(void* plugin) {
     const link_map* map = nullptr;
     dlinfo(plugin, RTLD_DI_LINKMAP, &map);
@@ -181,10 +204,13 @@ int main(int argc, char** argv) {
     check(changes(file, argv[3]) == "load ", "the other's load is logged");
     check((file.header->seen & trace::kUnwinderReplaced) != 0, "the replaced code is noted");
 
-    shim::publish_stack_counts(*recorder);
     const trace::Counters& counters = file.header->counters;
+    shim::publish_stack_counts(*recorder);
     const bool walks = choice == "auto" && getenv("CACHEALLOC_TEST_OLD_LOADER") == nullptr;
     check((walks ? counters.stacks_walked : counters.stacks_unwound) == 9, "every stack as asked");
+    dlclose(plugin);
+    storm(argv[2], argv[3]);
+    shim::publish_stack_counts(*recorder);
     check(counters.stacks_failed == 0 && counters.stacks_differed == 0, "no stack is wrong");
     std::puts(failures == 0 ? "objects ok" : "objects failed");
     return failures == 0 ? 0 : 1;
