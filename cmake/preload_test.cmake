@@ -20,6 +20,7 @@
 # libtsan alone, preloaded, crashes every shell that the program starts. Exit status 77 means skipped.
 # Recordings go to traces/ of the build folder, unless ENV says where.
 set(CACHEALLOC_TEST_TRACES ${CMAKE_BINARY_DIR}/traces)
+file(REMOVE_RECURSE ${CACHEALLOC_TEST_TRACES}) # those that ran out of memory are kept
 file(MAKE_DIRECTORY ${CACHEALLOC_TEST_TRACES})
 function(cachealloc_add_preload_test)
     cmake_parse_arguments(PARSE_ARGV 0 arg "REAL_CUDA;INSTRUMENTED" "NAME;SHIM;TIMEOUT"
