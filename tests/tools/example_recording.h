@@ -32,7 +32,7 @@ inline void example_recording(TraceBuilder& builder) {
     builder.setting("exe", "/opt/app/train");
     builder.setting("command", "train --epochs 3");
     builder.setting("conf", "stats:True");
-    builder.device(0, "H200", 141 * 1024 * kMiB);
+    builder.device(0, "H200", 141 * (kMiB << 10));
     builder.module("/opt/app/train", 0x400000, 0x400000, 0x500000, "build-id-of-train---");
     builder.module("/usr/lib/libcudart.so.13", 0x7f0000000000, 0x7f0000000000, 0x7f0000100000);
     builder.module("/lib/libcachealloc.so", 0x7f1000000000, 0x7f1000000000, 0x7f1000100000, "own",

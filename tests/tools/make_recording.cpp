@@ -18,7 +18,7 @@ void churn(TraceBuilder& builder, std::uint64_t events) {
     constexpr std::uint32_t kStacks = 512;
     constexpr std::uint64_t kBlocks = 5000;
     builder.setting("exe", "/opt/app/churn");
-    builder.device(0, "H200", 141 * 1024 * kMiB);
+    builder.device(0, "H200", 141 * (kMiB << 10));
     builder.module("/opt/app/churn", 0x400000, 0x400000, 0x500000, "churn");
     for (std::uint32_t i = 0; i < kStacks; ++i) {
         std::vector<cachealloc::trace::Frame> frames;
