@@ -29,15 +29,30 @@ const void* use(const char* file, const char* name, int count, std::size_t bytes
     return base;
 }
 
+struct Step {
+    int library; // of the command line
+    const char* name;
+    int count;
+    std::size_t bytes;
+};
+
+constexpr Step kSteps[] = {{1, "alpha_allocates", 3, 3 << 20},
+                           {2, "beta_allocates", 2, 5 << 20},
+                           {1, "alpha_allocates", 1, 7 << 20}};
+
 } // namespace
 
 int main(int, char** argv) {
     const crash::Driver driver;
     g_driver = &driver;
-    const void* const first = use(argv[1], "alpha_allocates", 3, 3 << 20);
-    const void* const second = use(argv[2], "beta_allocates", 2, 5 << 20);
-    const void* const third = use(argv[1], "alpha_allocates", 1, 7 << 20);
-    if (first != second || first != third) {
+    const void* bases[3] = {};
+    volatile int steps =
+        3; // one call in a loop that is not unrolled: the stacks are equal above it
+    for (int i = 0; i < steps; ++i) {
+        const Step& step = kSteps[i];
+        bases[i] = use(argv[step.library], step.name, step.count, step.bytes);
+    }
+    if (bases[0] != bases[1] || bases[0] != bases[2]) {
         std::puts("SKIP swapped: the loader chose another base");
         return 77;
     }
