@@ -67,5 +67,6 @@ int main(int argc, char** argv) {
     driver.give_back(first);
     driver.give_back(later);
     std::puts("forks ok");
-    return 7;
+    std::fflush(stdout);
+    _exit(7); // so that the file must say that nobody has left through exit()
 }

@@ -24,12 +24,17 @@ def forks(way, *started):
         for name in files:
             trace = whole(case, case.folder / name)
             case.expect(name.split(".")[1] == str(trace.pid), f"{name} holds pid {trace.pid}")
-            case.expect(trace.state == "clean_exit", f"{name}: state {trace.state}")
+            end = "recording" if name.startswith("forks") else "clean_exit"
+            case.expect(trace.state == end, f"{name}: state {trace.state}")
             sizes = {event.size for event in trace.of_kind("alloc")}
             mine = {1 << 20, 3 << 20} if name.startswith("forks") else {4096, 5 << 20}
             case.expect(sizes == mine, f"{name}: sizes {sorted(sizes)}, not {sorted(mine)}")
             case.expect(len(trace.threads()) == len({e.thread for e in trace.events if e.thread}),
                         "no thread that recorded nothing")
+        # Without a name a clean exit takes its own file away, and no other.
+        result = case.run(command)
+        mine = f"forks.{result.pid}.trace"
+        case.expect(case.files(case.traces) == [mine], f"{mine} alone, not {case.files(case.traces)}")
     return run
 
 
