@@ -12,48 +12,61 @@ std::uint64_t hash_of(std::uint64_t pc) {
 
 } // namespace
 
-// Pages of zeros are nodes that nobody has taken.
+// Pages of zeros are nodes that nobody has taken and slots that are free.
 FrameNodes::FrameNodes() {
-    void* const memory = mmap(nullptr, kNodes * sizeof(FrameNode), PROT_READ | PROT_WRITE,
+    void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory != MAP_FAILED) nodes_ = static_cast<FrameNode*>(memory);
+    if (memory == MAP_FAILED) return;
+    nodes_ = static_cast<FrameNode*>(memory);
+    slots_ = reinterpret_cast<std::atomic<std::uint32_t>*>(nodes_ + kNodes);
 }
 
 FrameNodes::~FrameNodes() {
-    if (nodes_ != nullptr) munmap(nodes_, kNodes * sizeof(FrameNode));
+    if (nodes_ != nullptr) munmap(nodes_, kBytes);
 }
 
 FrameNode* FrameNodes::find(std::uint64_t pc) const {
     if (nodes_ == nullptr) return nullptr;
     for (std::uint64_t at = hash_of(pc) >> (64 - kBits);; ++at) {
-        FrameNode& node = nodes_[at % kNodes];
-        const std::uint64_t held = node.pc.load(std::memory_order_relaxed);
-        if (held == pc) return &node;
+        const std::uint32_t held = slots_[at % kSlots].load(std::memory_order_acquire);
         if (held == 0) return nullptr;
+        FrameNode& node = nodes_[held - 1];
+        if (node.pc.load(std::memory_order_relaxed) == pc) return &node;
     }
 }
 
+// Two threads that add one address at once make two nodes, of which one is lost.
 FrameNode* FrameNodes::find_or_add(std::uint64_t pc) {
     if (nodes_ == nullptr || pc == 0) return nullptr;
+    FrameNode* made = nullptr;
     for (std::uint64_t at = hash_of(pc) >> (64 - kBits);; ++at) {
-        FrameNode& node = nodes_[at % kNodes];
-        std::uint64_t held = node.pc.load(std::memory_order_relaxed);
-        if (held == pc) return &node;
-        if (held != 0) continue;
-        // A few threads at once may go over it by as many; a quarter of the nodes stays free.
-        if (used_.load(std::memory_order_relaxed) >= kMostUsed) return nullptr;
-        if (node.pc.compare_exchange_strong(held, pc, std::memory_order_relaxed)) {
-            used_.fetch_add(1, std::memory_order_relaxed);
-            return &node;
+        std::atomic<std::uint32_t>& slot = slots_[at % kSlots];
+        std::uint32_t held = slot.load(std::memory_order_acquire);
+        if (held == 0) {
+            if (made == nullptr) made = make(pc);
+            if (made == nullptr) return nullptr;
+            const auto mine = static_cast<std::uint32_t>(made - nodes_) + 1;
+            if (slot.compare_exchange_strong(held, mine, std::memory_order_acq_rel)) return made;
         }
-        if (held == pc) return &node;
+        FrameNode& node = nodes_[held - 1];
+        if (node.pc.load(std::memory_order_relaxed) == pc) return &node;
     }
+}
+
+// A quarter of the slots stays free for ever, so that every search ends.
+FrameNode* FrameNodes::make(std::uint64_t pc) {
+    std::uint32_t next = used_.load(std::memory_order_relaxed);
+    do {
+        if (next == kNodes) return nullptr;
+    } while (!used_.compare_exchange_weak(next, next + 1, std::memory_order_relaxed));
+    nodes_[next].pc.store(pc, std::memory_order_relaxed);
+    return nodes_ + next;
 }
 
 void FrameNodes::forget_rules() {
-    for (std::uint32_t i = 0; nodes_ != nullptr && i < kNodes; ++i)
-        if (nodes_[i].pc.load(std::memory_order_relaxed) != 0)
-            nodes_[i].rule.store(0, std::memory_order_relaxed);
+    const std::uint32_t used = used_.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < used; ++i)
+        nodes_[i].rule.store(0, std::memory_order_relaxed);
 }
 
 void FrameNodes::link(FrameNode& node, const FrameNode& next) {

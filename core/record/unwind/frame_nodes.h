@@ -1,5 +1,8 @@
 // What is known about return addresses, for all threads.
 //
+// Nodes lie in the order in which they were made, so that those of one stack are neighbours; an
+// index finds them by address.
+//
 // Invariant: a node belongs to one address for ever. Its rule may be replaced, by a rule that holds
 // for the code that is loaded then. `next` are guesses, to be checked against the node they name.
 #pragma once
@@ -24,7 +27,7 @@ struct alignas(64) FrameNode {
 };
 static_assert(sizeof(FrameNode) == 64);
 
-/// Lock-free and fixed in size: 4 MiB of address space, of which only what is used is touched.
+/// Lock-free and fixed in size: 3.25 MiB of address space, of which only what is used is touched.
 class FrameNodes {
   public:
     FrameNodes();
@@ -57,10 +60,15 @@ class FrameNodes {
     static constexpr unsigned kTagShift = 48;
     static constexpr std::uint64_t kPointer = (std::uint64_t{1} << kTagShift) - 1;
     static constexpr unsigned kBits = 16;
-    static constexpr std::uint32_t kNodes = 1U << kBits;
-    static constexpr std::uint32_t kMostUsed = kNodes / 4 * 3;
+    static constexpr std::uint32_t kSlots = 1U << kBits;
+    static constexpr std::uint32_t kNodes = kSlots / 4 * 3;
+    static constexpr std::size_t kBytes =
+        kNodes * sizeof(FrameNode) + kSlots * sizeof(std::atomic<std::uint32_t>);
 
-    FrameNode* nodes_ = nullptr;
+    FrameNode* make(std::uint64_t pc);
+
+    FrameNode* nodes_ = nullptr;                  // null: no memory
+    std::atomic<std::uint32_t>* slots_ = nullptr; // a node's index plus one; 0: free
     std::atomic<std::uint32_t> used_{0};
 };
 
