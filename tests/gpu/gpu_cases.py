@@ -81,9 +81,9 @@ CASES = {
     "record_oom": ("record", None, record_oom),
     "record_torch": ("record", None, record_torch),
     "record_memory_viz": ("record", None, record_memory_viz),
+    "record_figures": ("record", None, record_figures),
     "record_cupy": ("record", None, record_cupy),
     "record_expandable": ("record", None, record_expandable),
-    "record_figures": ("record", None, record_figures),
     "two_devices": ("pair", None, two_devices),
     "all_reduce": ("pair", None, all_reduce),
 }

@@ -99,19 +99,20 @@ def killed(harness, command, trace, extra=None):
 
 
 def read_back(harness, name, trace):
-    """report, check and every export of a recording; (report, check, line that says what came out)."""
-    report = tool_json(harness, "report", trace)
-    tool(harness, "report", trace)
-    checked = tool_json(harness, "check", trace)
-    sizes = []
-    for form in FORMATS:
+    """report, check and every export of a recording, at the same time: (report, check, a line that
+    says what came out)."""
+    def export(form):
         target = harness.scratch(f"{trace.stem}.{form}")
         begin = time.monotonic()
         tool(harness, "export", trace, "--format", form, "-o", target)
         if not target.is_file() or target.stat().st_size < 100:
             raise Wrong(f"export {form}: nothing written")
-        sizes.append(f"{form} {target.stat().st_size >> 10} KiB "
-                     f"{time.monotonic() - begin:.1f} s")
+        return f"{form} {target.stat().st_size >> 10} KiB {time.monotonic() - begin:.1f} s"
+
+    report, checked, _, *sizes = harness.all_at_once([
+        lambda: tool_json(harness, "report", trace), lambda: tool_json(harness, "check", trace),
+        lambda: tool(harness, "report", trace),
+        *(lambda form=form: export(form) for form in FORMATS)])
     return report, checked, f"{name}: {'; '.join(sizes)}"
 
 
