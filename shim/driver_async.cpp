@@ -24,8 +24,8 @@ NamedStream named(const StreamName& name, CUstream stream) {
 }
 
 // True if the pool has served the call. Whatever is wrong with it, the driver says.
-bool serve(CUdeviceptr* pointer, std::size_t bytes, CUstream stream, const CUmemoryPool* from) {
-    Process* const state = process();
+bool serve(Process* state, CUdeviceptr* pointer, std::size_t bytes, CUstream stream,
+           const CUmemoryPool* from) {
     if (state == nullptr || !state->options.pool ||
         state->options.async_mode == AsyncMode::driver || pointer == nullptr || bytes == 0 ||
         state->capturing()) {
@@ -73,7 +73,7 @@ CUresult allocate_async(trace::CallName name, CUdeviceptr* pointer, std::size_t 
     Process* const state = process();
     Recorder* const recorder = recorder_of(state);
     const RecordedCall call(recorder, name);
-    if (serve(pointer, bytes, named_stream, from)) return CUDA_SUCCESS;
+    if (serve(state, pointer, bytes, named_stream, from)) return CUDA_SUCCESS;
     const CUresult result = with_room(native);
     if (recorder == nullptr) return result;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) state->recording.out_of_memory(bytes);
@@ -101,15 +101,15 @@ CUresult pass_free_async(Process* state, CUdeviceptr pointer, CUstream stream,
 CUresult free_async(CUdeviceptr pointer, CUstream stream, CUstream named_stream,
                     CUresult (*native)(CUdeviceptr, CUstream)) {
     Process* const state = process();
-    const RecordedCall call(recorder_of(state), trace::CallName::mem_free_async,
-                            with_free_stack(state));
+    Recorder* const recorder = recorder_of(state);
+    const RecordedCall call(recorder, trace::CallName::mem_free_async, with_free_stack(state));
     if (state == nullptr || !state->options.pool || pointer == 0) {
         return pass_free_async(state, pointer, stream, named_stream, native);
     }
     bool ours = false;
     Block* const block = find_block(*state, pointer, ours);
     if (!ours) return pass_free_async(state, pointer, stream, named_stream, native);
-    const StreamOfCall recorded(named_stream);
+    const StreamOfCall recorded(recorder, named_stream);
     if (state->capturing()) {
         CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
         const CUresult valid = real.cuStreamIsCapturing(named_stream, &status);

@@ -22,11 +22,11 @@ std::uint32_t beyond(std::uint64_t occupied, std::uint64_t asked) {
 
 } // namespace
 
-StreamOfCall::StreamOfCall(CUstream stream) {
+void StreamOfCall::begin(CUstream stream) {
     t_named = {recorded_stream(stream), trace::kStreamOrdered};
 }
 
-StreamOfCall::~StreamOfCall() {
+void StreamOfCall::end() {
     t_named = {};
 }
 

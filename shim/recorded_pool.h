@@ -13,10 +13,23 @@ namespace cachealloc::shim {
 // not know the handle.
 class StreamOfCall {
   public:
-    explicit StreamOfCall(CUstream stream);
-    ~StreamOfCall();
+    // Does nothing where nothing is recorded.
+    StreamOfCall(const Recorder* recorder, CUstream stream) : recorder_(recorder) {
+        if (recorder_ != nullptr) [[unlikely]]
+            begin(stream);
+    }
+    ~StreamOfCall() {
+        if (recorder_ != nullptr) [[unlikely]]
+            end();
+    }
     StreamOfCall(const StreamOfCall&) = delete;
     StreamOfCall& operator=(const StreamOfCall&) = delete;
+
+  private:
+    static void begin(CUstream stream);
+    static void end();
+
+    const Recorder* const recorder_;
 };
 
 // A stream's handle as recorded: 0 for the legacy stream, whichever way it was named.
