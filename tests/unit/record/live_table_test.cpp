@@ -138,6 +138,7 @@ TEST_CASE("live table: it holds what a map holds, up to being full", "[record]")
     CHECK(left == model);
 }
 
+#ifndef __SANITIZE_THREAD__ // its runtime deadlocks when its own instructions are stepped through
 TEST_CASE("live table: killed after whatever instruction, it has lost nothing", "[record]") {
     const auto seed = std::random_device{}();
     CAPTURE(seed);
@@ -192,6 +193,7 @@ TEST_CASE("live table: killed after whatever instruction, it has lost nothing", 
     CHECK(torn == 0);
     CHECK(twice > 0); // an entry that moves: readers count one sequence once
 }
+#endif
 
 TEST_CASE("live table: entries that are chosen end, all of them", "[record]") {
     Table table(64 * 64);
