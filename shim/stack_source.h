@@ -2,7 +2,7 @@
 //
 // Invariant: the dynamic linker is not asked for anything while the process's state is being made:
 // another thread may hold its lock, inside a constructor that waits for that state. Who finds the
-// source being made goes without a stack.
+// source being made for long goes without a stack.
 #pragma once
 
 #include "core/options.h"

@@ -59,6 +59,9 @@ class EventRing {
     bool take(trace::ChunkHeader& header, std::uint32_t thread, std::uint64_t number) const;
     std::uint64_t chunks() const { return space_.ready() / trace::kChunkBytes; }
     bool grow();
+    void populate(std::uint64_t claimed);
+
+    static constexpr std::uint64_t kPopulateBytes = 256 << 10;
 
     /// A search over a ring full of other threads' chunks ends after so many; the next event goes
     /// on from there.
@@ -68,6 +71,7 @@ class EventRing {
     SectionSpace& space_;
     const ThreadLog& threads_;
     trace::Chunk* const chunks_;
+    std::atomic<std::uint64_t> populated_{0}; ///< bytes from the start whose pages are there
 };
 
 } // namespace cachealloc

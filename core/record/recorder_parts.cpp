@@ -191,9 +191,8 @@ void RecorderParts::note_latest() {
     const trace::ClockPair now = clock.pair();
     const std::uint32_t sequence = header.latest_sequence.load(std::memory_order_relaxed);
     header.latest_sequence.store(sequence | 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    header.latest_ticks.store(now.ticks, std::memory_order_relaxed);
-    header.latest_realtime_ns.store(now.realtime_ns, std::memory_order_relaxed);
+    header.latest_ticks.store(now.ticks, std::memory_order_release);
+    header.latest_realtime_ns.store(now.realtime_ns, std::memory_order_release);
     header.latest_sequence.store((sequence | 1) + 1, std::memory_order_release);
     header.counters.live_records.store(live.size(), std::memory_order_relaxed);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -172,7 +173,13 @@ void TraceFile::give_up() {
 bool TraceFile::grow(SectionSpace& space, std::uint64_t bytes) {
     if (bytes <= space.ready()) return true;
     if (bytes > space.capacity() || space.capped()) return false;
-    if (space.growing_.exchange(true, std::memory_order_acquire)) return false;
+    if (space.growing_.exchange(true, std::memory_order_acquire)) {
+        // Another thread does it: a few system calls. Without its room a stack would be dropped, or
+        // the ring come round early.
+        for (int i = 0; i < kGrowthYields && space.growing_.load(std::memory_order_acquire); ++i)
+            sched_yield();
+        return bytes <= space.ready();
+    }
     const std::uint64_t ready = space.ready();
     bool grown = bytes <= ready;
     if (!grown) {

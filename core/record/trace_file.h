@@ -46,6 +46,9 @@ class SectionSpace {
 /// or removed, whatever the program did with its descriptors and names since.
 class TraceFile {
   public:
+    /// How often a caller yields to a thread that is making space.
+    static constexpr int kGrowthYields = 1000;
+
     TraceFile() = default;
     TraceFile(const TraceFile&) = delete;
     TraceFile& operator=(const TraceFile&) = delete;
@@ -62,8 +65,8 @@ class TraceFile {
     const char* path() const { return path_; }
 
     /// Gives `space` at least `bytes` and at best its next steps. False where there is no room, or
-    /// another thread is at it: then the caller does without for now. Makes system calls; takes no
-    /// lock and waits for no other thread. Signals are held off meanwhile.
+    /// another thread is at it for long: then the caller does without for now. Makes system calls,
+    /// takes no lock. Signals are held off meanwhile.
     bool grow(SectionSpace& space, std::uint64_t bytes);
 
     /// Takes the file's name away if it still names this file. The mapping stays.

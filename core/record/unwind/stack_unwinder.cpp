@@ -44,7 +44,7 @@ StackUnwinder::StackUnwinder(UnwinderChoice choice, const UnwindPlatform& platfo
     }
     const std::size_t count = full_.capture(start.pc, frames, room, cut);
     if (platform_.unwound != nullptr) platform_.unwound(frames, count);
-    (count != 0 ? mine.unwound : mine.failed).fetch_add(1, std::memory_order_relaxed);
+    if (count != 0) mine.unwound.fetch_add(1, std::memory_order_relaxed);
     return count;
 }
 
@@ -85,15 +85,12 @@ StackUnwinder::Counts& StackUnwinder::counts() {
 void StackUnwinder::publish(trace::Counters& counters) const {
     std::uint64_t walked = 0;
     std::uint64_t unwound = 0;
-    std::uint64_t failed = 0;
     for (const Counts& each : counts_) {
         walked += each.walked.load(std::memory_order_relaxed);
         unwound += each.unwound.load(std::memory_order_relaxed);
-        failed += each.failed.load(std::memory_order_relaxed);
     }
     counters.stacks_walked.store(walked, std::memory_order_relaxed);
     counters.stacks_unwound.store(unwound, std::memory_order_relaxed);
-    counters.stacks_failed.store(failed, std::memory_order_relaxed);
     counters.stacks_differed.store(differed_.load(std::memory_order_relaxed),
                                    std::memory_order_relaxed);
 }

@@ -36,7 +36,6 @@ class StackUnwinder final : public StackSource {
     struct alignas(64) Counts {
         std::atomic<std::uint64_t> walked{0};
         std::atomic<std::uint64_t> unwound{0};
-        std::atomic<std::uint64_t> failed{0};
     };
     static constexpr std::size_t kCounts = 32;
     Counts& counts();
