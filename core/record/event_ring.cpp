@@ -66,10 +66,10 @@ bool EventRing::claim(RingPlace& place, std::uint32_t thread, bool& fresh) {
 /// Makes the thread the chunk's owner. The claim's number is part of the word, so that no two
 /// owners are ever alike.
 bool EventRing::take(ChunkHeader& header, std::uint32_t thread, std::uint64_t number) const {
-    std::uint64_t owner = header.owner.load(std::memory_order_relaxed);
+    std::uint64_t owner = header.owner.load(std::memory_order_acquire);
     if (owner != 0 && threads_.runs(static_cast<std::uint32_t>(owner >> 32))) return false;
     const std::uint64_t mine = std::uint64_t{thread} << 32 | 0x80000000U | (number & 0x7fffffffU);
-    return header.owner.compare_exchange_strong(owner, mine, std::memory_order_acquire,
+    return header.owner.compare_exchange_strong(owner, mine, std::memory_order_acq_rel,
                                                 std::memory_order_relaxed);
 }
 

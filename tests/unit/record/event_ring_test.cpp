@@ -22,6 +22,13 @@ namespace {
 
 constexpr std::uint64_t kRecords = trace::kChunkRecords;
 
+// That a thread is gone is the kernel's word, which ThreadSanitizer does not take for an order.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kMayVanish = false;
+#else
+constexpr bool kMayVanish = true;
+#endif
+
 class Ring {
   public:
     explicit Ring(std::uint64_t chunks, std::uint64_t step = 0)
@@ -175,7 +182,7 @@ TEST_CASE("event ring: many threads, ending and beginning, while it grows and wr
                     ++written;
                     if (!ring.write(place, thread, i)) ++lost;
                 }
-                if (number % 2 == 0) EventRing::close(place); // the others vanish
+                if (number % 2 == 0 || !kMayVanish) EventRing::close(place); // the others vanish
             });
         }
         for (std::thread& thread : threads)

@@ -147,13 +147,14 @@ TEST_CASE("recorder: more threads at once than chunks lose events, and count the
                 return 0;
             }) == 0);
     const View view(folder / "trace");
-    CHECK(view.counters().lost > 0);
+    CHECK(view.counters().lost >= 8 * 2); // later on a chunk that is full changes hands
     CHECK(view.events().size() + view.counters().overwritten + view.counters().lost == 12 * 201);
     CHECK(view.live().size() == 12); // what is live is known all the same
     CHECK(view.device(0).live == 12 * 65536);
-    CHECK(std::ranges::count(view.live(), trace::kLostSequence, &Event::sequence) > 0);
+    CHECK(std::ranges::count(view.live(), trace::kLostSequence, &Event::sequence) >= 8);
 }
 
+#ifndef __SANITIZE_THREAD__ // whose runtime is gone by the later rounds of a thread's destructors
 TEST_CASE("recorder: what a thread frees while it ends is recorded", "[record]") {
     const Folder folder;
     REQUIRE(record_in_child(folder / "trace", ring_of(2 * 4096), [](Recorder& recorder) {
@@ -182,6 +183,7 @@ TEST_CASE("recorder: what a thread frees while it ends is recorded", "[record]")
     CHECK(lost <= 50 * 2); // join() returns a moment before the system forgets a thread
     CHECK(view.live().empty());
 }
+#endif
 
 TEST_CASE("recorder: a forked child does not write into its parent's file", "[record]") {
     // As its fork handler says; where none runs; and in the parent's own memory.
