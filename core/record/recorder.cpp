@@ -49,12 +49,10 @@ bool ends_segment(EventKind kind) {
     return kind == EventKind::segment_free || kind == EventKind::segment_unmap;
 }
 
-} // namespace
-
 /// Runs `action(parts, state)` unless this process does not record, or a signal handler interrupted
 /// the recorder.
 template <typename Action>
-static void inside(RecorderParts& parts, Action action) {
+void inside(RecorderParts& parts, Action action) {
     if (!RecorderParts::alive()) return;
     ThreadState& state = t_state;
     const Writing writing(state);
@@ -64,6 +62,8 @@ static void inside(RecorderParts& parts, Action action) {
         parts.header.counters.nested.fetch_add(1, std::memory_order_relaxed);
     }
 }
+
+} // namespace
 
 void Recorder::allocated(const MemoryEvent& event) {
     inside(parts_, [&](RecorderParts& parts, ThreadState& state) {

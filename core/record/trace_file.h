@@ -50,6 +50,7 @@ class TraceFile {
     static constexpr int kGrowthYields = 1000;
 
     TraceFile() = default;
+    ~TraceFile() = default; // the file lives as long as the process, mapped
     TraceFile(const TraceFile&) = delete;
     TraceFile& operator=(const TraceFile&) = delete;
 

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <barrier>
 #include <set>
 #include <thread>
 #include <vector>
@@ -34,9 +35,11 @@ TEST_CASE("module log: records in order, until it is full", "[record]") {
 TEST_CASE("module log: of threads that append at once all records are there", "[record]") {
     SmallFile small({{SectionType::modules, sizeof(ModuleRecord), 1 << 20, 4 << 10, 0}});
     ModuleLog log(small.file(), small.space(0));
+    std::barrier together(4);
     std::vector<std::thread> threads;
     for (std::uint64_t number = 0; number < 4; ++number) {
         threads.emplace_back([&, number] {
+            together.arrive_and_wait();
             ModuleRecord record{};
             for (std::uint64_t i = 0; i < 250; ++i) {
                 record.start = number * 1000 + i;

@@ -129,6 +129,18 @@ TEST_CASE("recorder: a free that was refused is as if it had not been", "[record
     CHECK(slot(view, events[0].stack).allocations == 1);
 }
 
+TEST_CASE("recorder: memory at an address that is still live takes its place", "[record]") {
+    const Folder folder;
+    FakeStacks stacks;
+    record(folder / "trace", stacks, [&](Recorder& recorder) {
+        allocate(recorder, 4096, 1 << 20);
+        allocate(recorder, 4096, 2 << 20); // the first one ended without our seeing it
+    });
+    const View view(folder / "trace");
+    CHECK(view.live().size() == 1);
+    CHECK(view.device(0).live == 2 << 20);
+}
+
 TEST_CASE("recorder: find gives what was allocated", "[record]") {
     const Folder folder;
     FakeStacks stacks;

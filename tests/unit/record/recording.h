@@ -24,8 +24,8 @@ namespace cachealloc::test {
 /// A new folder that goes away with the object.
 class Folder {
   public:
-    Folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "cachealloc-XXXXXX").string();
+    explicit Folder(const std::filesystem::path& under = std::filesystem::temp_directory_path()) {
+        std::string name = (under / "cachealloc-XXXXXX").string();
         if (mkdtemp(name.data()) == nullptr) std::abort();
         path_ = name;
     }

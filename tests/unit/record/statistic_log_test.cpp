@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <barrier>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,9 +42,11 @@ TEST_CASE("statistic log: a number is replaced, a new name added, until it is fu
 TEST_CASE("statistic log: threads that bring a name at once enter it once", "[record]") {
     SmallFile small({{SectionType::statistics, sizeof(StatisticRecord), 4096, 0, 0}});
     StatisticLog log(small.space(0));
+    std::barrier together(4);
     std::vector<std::thread> threads;
     for (int number = 0; number < 4; ++number) {
         threads.emplace_back([&] {
+            together.arrive_and_wait();
             for (int i = 0; i < 50; ++i)
                 log.set("name " + std::to_string(i), static_cast<std::uint64_t>(i), 0);
         });

@@ -150,7 +150,8 @@ TEST_CASE("trace file: only its own name is taken away", "[record]") {
 }
 
 TEST_CASE("trace file: signals do not end an allocation", "[record]") {
-    const Folder folder;
+    // tmpfs of older kernels gave up at any signal; others between extents, or never.
+    const Folder folder(std::filesystem::exists("/dev/shm") ? "/dev/shm" : "/tmp");
     CHECK(in_child([&] {
               struct sigaction action {};
               action.sa_handler = [](int) {};
@@ -158,10 +159,10 @@ TEST_CASE("trace file: signals do not end an allocation", "[record]") {
               const itimerval storm{{0, 100}, {0, 100}};
               setitimer(ITIMER_REAL, &storm, nullptr);
               const std::vector<SectionPlan> plans = {
-                  {SectionType::events, trace::kChunkBytes, 64 << 20, 4 << 20, 0}};
+                  {SectionType::events, trace::kChunkBytes, 16 << 20, 4 << 20, 0}};
               TraceFile file;
               if (file.create((folder / "trace").c_str(), plans) != 0) return 1;
-              for (std::uint64_t end = 4; end <= 64; end += 4) {
+              for (std::uint64_t end = 4; end <= 16; end += 4) {
                   if (!file.grow(file.space(0), end << 20)) return 2;
               }
               return 0;
