@@ -1,12 +1,10 @@
 #include "core/record/event_ring.h"
 
 #include "core/record/live_table.h"
+#include "core/record/populate_pages.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-
-#include <sys/mman.h>
 
 namespace cachealloc {
 
@@ -106,8 +104,7 @@ void EventRing::grow_ahead() {
     populate(claimed);
 }
 
-/// A page of a file that is written for the first time costs the writer 1 to 3.5 us (ext4 and
-/// tmpfs, Linux 6.1), asked for in one go a fifth: so the pages of the next claims are.
+/// The pages of the next claims.
 void EventRing::populate(std::uint64_t claimed) {
     std::uint64_t from = populated_.load(std::memory_order_relaxed);
     if (claimed + kPopulateBytes / 2 <= from) return;
@@ -115,9 +112,7 @@ void EventRing::populate(std::uint64_t claimed) {
     from = std::max(from, std::min(claimed, to));
     if (to <= from || !populated_.compare_exchange_strong(from, to, std::memory_order_relaxed))
         return;
-    const int saved = errno; // an older kernel does not know it, and nothing depends on it
-    madvise(space_.data + from, to - from, MADV_POPULATE_WRITE);
-    errno = saved;
+    populate_pages(space_.data + from, to - from);
 }
 
 } // namespace cachealloc

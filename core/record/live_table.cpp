@@ -1,5 +1,9 @@
 #include "core/record/live_table.h"
 
+#include "core/record/populate_pages.h"
+
+#include <algorithm>
+
 namespace cachealloc {
 
 using trace::AddressSpace;
@@ -126,6 +130,16 @@ void LiveTable::remove(const Place& place, std::size_t hole) {
     }
     const std::uint32_t count = place.shard->count.load(std::memory_order_relaxed);
     place.shard->count.store(count - 1, std::memory_order_relaxed);
+}
+
+void LiveTable::populate_some() {
+    const std::size_t bytes = (mask_ + 1) * trace::kLiveShards * sizeof(EventRecord);
+    if (populated_.load(std::memory_order_relaxed) >= bytes) return;
+    const std::size_t from = populated_.fetch_add(kPopulateBytes, std::memory_order_relaxed);
+    if (from < bytes) {
+        populate_pages(reinterpret_cast<std::byte*>(slots_) + from,
+                       std::min(kPopulateBytes, bytes - from));
+    }
 }
 
 std::uint64_t LiveTable::size() const {

@@ -68,6 +68,7 @@ void inside(RecorderParts& parts, Action action) {
 void Recorder::allocated(const MemoryEvent& event) {
     inside(parts_, [&](RecorderParts& parts, ThreadState& state) {
         EventRecord record;
+        parts.prefetch(state, trace::space_of(event.memory), event.address);
         record.time = parts.clock.after_acquire();
         describe(record, EventKind::alloc, event, state);
         if (!parts.prepare(state, record)) return;
@@ -82,6 +83,7 @@ void Recorder::allocated(const MemoryEvent& event) {
 void Recorder::freed(AddressSpace space, const MemoryEvent& event) {
     inside(parts_, [&](RecorderParts& parts, ThreadState& state) {
         EventRecord record;
+        parts.prefetch(state, space, event.address);
         record.time = parts.clock.before_release();
         describe(record, EventKind::free, event, state);
         if (!parts.prepare(state, record)) return;

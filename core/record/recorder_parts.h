@@ -34,6 +34,13 @@ class RecorderParts {
     static bool come_alive();
     static void forget() { alive_->store(0, std::memory_order_relaxed); }
 
+    /// Has the processor fetch what the event will touch: met one after the other, with the clock
+    /// waiting for each, the misses are a third of an event's cost in a real program.
+    void prefetch(const ThreadState& state, trace::AddressSpace space, std::uint64_t address) {
+        live.prefetch(space, address);
+        if (state.place.chunk != nullptr && state.place.next < trace::kChunkRecords)
+            __builtin_prefetch(&state.place.chunk->records[state.place.next], 1);
+    }
     /// Makes the thread's next record ready: sequence and all that the thread knows. False where
     /// nothing may be written at all: this is another process in our memory (vfork).
     bool prepare(ThreadState& state, trace::EventRecord& record);
