@@ -1,5 +1,7 @@
 #include "core/record/live_table.h"
 
+#include "core/record/populate_pages.h"
+
 #include <algorithm>
 
 namespace cachealloc {
@@ -52,69 +54,34 @@ void copy_content(EventRecord& to, const EventRecord& from) {
 }
 
 LiveTable::LiveTable(EventRecord* slots, std::size_t count)
-    : slots_(slots), most_(count / trace::kLiveShards) {
-    for (Shard& shard : shards_)
-        shard.mask.store(static_cast<std::uint32_t>(std::min(kFirstSlots, most_) - 1));
-}
+    : slots_(slots), mask_(count / trace::kLiveShards - 1) {}
 
 LiveTable::Place LiveTable::place_of(AddressSpace space, std::uint64_t address) {
     const std::uint64_t hash = hash_of(space, address);
     const auto shard = static_cast<std::size_t>(hash >> 58);
     static_assert(trace::kLiveShards == 64);
-    return {&shards_[shard], slots_ + shard * most_, hash};
+    return {&shards_[shard], slots_ + shard * (mask_ + 1), static_cast<std::size_t>(hash) & mask_};
 }
 
 /// The entry's index in the shard, or that of the free slot where it would go. There always is a
 /// free one.
-std::size_t LiveTable::search(const Place& place, AddressSpace space, std::uint64_t address) {
-    const std::size_t mask = place.shard->mask.load(std::memory_order_relaxed);
-    std::size_t index = place.home(mask);
-    for (; !is_free(place.slots[index]); index = (index + 1) & mask) {
+std::size_t LiveTable::search(const Place& place, AddressSpace space, std::uint64_t address) const {
+    std::size_t index = place.home;
+    for (; !is_free(place.slots[index]); index = (index + 1) & mask_) {
         const EventRecord& slot = place.slots[index];
         if (slot.address == address && space_of_event(slot) == space) break;
     }
     return index;
 }
 
-std::size_t LiveTable::home_of(const EventRecord& entry, std::size_t mask) {
-    return static_cast<std::size_t>(hash_of(space_of_event(entry), entry.address)) & mask;
-}
-
-/// Doubles the slots in use while half of them are taken. Entries go to their new places one by
-/// one, each copied before it is cleared; every move brings one nearer to its home, so the passes
-/// end, and then each is found again.
-void LiveTable::make_room(const Place& place) {
-    std::size_t mask = place.shard->mask.load(std::memory_order_relaxed);
-    const std::size_t count = place.shard->count.load(std::memory_order_relaxed);
-    while (count > mask / 2 && mask + 1 < most_) {
-        mask = 2 * mask + 1;
-        place.shard->mask.store(static_cast<std::uint32_t>(mask), std::memory_order_relaxed);
-        for (bool moved = true; moved;) {
-            moved = false;
-            for (std::size_t index = 0; index <= mask; ++index) {
-                EventRecord& entry = place.slots[index];
-                if (is_free(entry)) continue;
-                std::size_t to = home_of(entry, mask);
-                while (to != index && !is_free(place.slots[to]))
-                    to = (to + 1) & mask;
-                if (to == index) continue;
-                publish(place.slots[to], entry);
-                clear(entry);
-                moved = true;
-            }
-        }
-    }
-}
-
 bool LiveTable::insert(const EventRecord& record, EventRecord& replaced) {
     const Place place = place_of(space_of_event(record), record.address);
     replaced.sequence.store(0, std::memory_order_relaxed);
     if (!place.shard->lock.lock()) return false;
-    make_room(place);
     EventRecord& slot = place.slots[search(place, space_of_event(record), record.address)];
     const bool known = !is_free(slot);
     const std::uint32_t count = place.shard->count.load(std::memory_order_relaxed);
-    const bool room = known || count < most_ * kFullEighths / 8;
+    const bool room = known || count < (mask_ + 1) * kFullEighths / 8;
     if (known) {
         publish(replaced, slot);
         clear(slot);
@@ -150,20 +117,29 @@ bool LiveTable::take(AddressSpace space, std::uint64_t address, EventRecord& tak
 
 /// Backward shift: no tombstones, so that search() stays short however long the program runs.
 void LiveTable::remove(const Place& place, std::size_t hole) {
-    const std::size_t mask = place.shard->mask.load(std::memory_order_relaxed);
     clear(place.slots[hole]);
-    for (std::size_t next = (hole + 1) & mask; !is_free(place.slots[next]);
-         next = (next + 1) & mask) {
+    for (std::size_t next = (hole + 1) & mask_; !is_free(place.slots[next]);
+         next = (next + 1) & mask_) {
         const EventRecord& entry = place.slots[next];
-        const std::size_t home = home_of(entry, mask);
+        const std::size_t home = place_of(space_of_event(entry), entry.address).home;
         // It may move into the hole if its home is not behind it, seen around the ring.
-        if (((next - home) & mask) < ((next - hole) & mask)) continue;
+        if (((next - home) & mask_) < ((next - hole) & mask_)) continue;
         publish(place.slots[hole], entry);
         clear(place.slots[next]);
         hole = next;
     }
     const std::uint32_t count = place.shard->count.load(std::memory_order_relaxed);
     place.shard->count.store(count - 1, std::memory_order_relaxed);
+}
+
+void LiveTable::populate_some() {
+    const std::size_t bytes = (mask_ + 1) * trace::kLiveShards * sizeof(EventRecord);
+    if (populated_.load(std::memory_order_relaxed) >= bytes) return;
+    const std::size_t from = populated_.fetch_add(kPopulateBytes, std::memory_order_relaxed);
+    if (from < bytes) {
+        populate_pages(reinterpret_cast<std::byte*>(slots_) + from,
+                       std::min(kPopulateBytes, bytes - from));
+    }
 }
 
 std::uint64_t LiveTable::size() const {
@@ -176,13 +152,12 @@ std::uint64_t LiveTable::size() const {
 bool LiveTable::take_if(bool (*chosen)(const EventRecord&, void* context), void* context,
                         std::uint32_t& shard, EventRecord& taken) {
     for (; shard < trace::kLiveShards; ++shard) {
-        const Place place{&shards_[shard], slots_ + shard * most_, 0};
+        const Place place{&shards_[shard], slots_ + shard * (mask_ + 1), 0};
         // Where nothing is, nothing is read: the pages of the file stay untouched.
         if (place.shard->count.load(std::memory_order_relaxed) == 0) continue;
         if (!place.shard->lock.lock()) continue;
         bool there = false;
-        const std::size_t mask = place.shard->mask.load(std::memory_order_relaxed);
-        for (std::size_t index = 0; index <= mask && !there; ++index) {
+        for (std::size_t index = 0; index <= mask_ && !there; ++index) {
             if (is_free(place.slots[index]) || !chosen(place.slots[index], context)) continue;
             there = true;
             publish(taken, place.slots[index]);

@@ -171,6 +171,7 @@ void RecorderParts::tidy(ThreadState& state) {
             threads.refresh_name(state.number);
             ring.grow_ahead();
             stack_table.grow_ahead();
+            live.populate_some();
         }
     }
     if (!due || tidying_.exchange(true, std::memory_order_acquire)) return;

@@ -1,6 +1,5 @@
 #include "core/record/stack_table.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -43,15 +42,7 @@ std::uint64_t StackTable::hash_of(std::span<const Frame> frames, std::uint64_t s
 
 StackTable::StackTable(TraceFile& file, SectionSpace& slots, SectionSpace& frames)
     : file_(file), frames_(frames), slots_(reinterpret_cast<StackSlot*>(slots.data)),
-      levels_(levels_of(std::bit_floor(slots.capacity() / sizeof(StackSlot)))) {}
-
-/// A small table is one level.
-std::array<StackTable::Level, 3> StackTable::levels_of(std::size_t slots) {
-    if (slots <= 4 * kFew) return {{{0, slots - 1, kProbes}, {}, {}}};
-    return {{{0, kFew - 1, kLevelProbes},
-             {0, std::min(kMany, slots / 2) - 1, kLevelProbes},
-             {slots / 2, slots / 2 - 1, kProbes}}};
-}
+      mask_(std::bit_floor(slots.capacity() / sizeof(StackSlot)) - 1) {}
 
 std::uint32_t StackTable::intern(std::span<const Frame> frames, bool cut, std::uint32_t modules) {
     const std::uint64_t seed =
@@ -59,38 +50,30 @@ std::uint32_t StackTable::intern(std::span<const Frame> frames, bool cut, std::u
     const std::uint64_t hash = hash_of(frames, seed);
     std::uint64_t offset = kNoRoom;
     const std::uint64_t bytes = frames.size_bytes();
-    for (const Level& level : levels_) {
-        for (std::size_t probe = 0; probe < level.probes; ++probe) {
-            const std::size_t index =
-                level.first + ((static_cast<std::size_t>(hash) + probe) & level.mask);
-            StackSlot& slot = slots_[index];
-            std::uint64_t known = slot.hash.load(std::memory_order_acquire);
-            if (known == 0) {
-                // The frames' room comes first: a slot is never taken for a stack that has none.
-                if (offset == kNoRoom) offset = reserve(bytes);
-                if (offset == kNoRoom) return 0;
-                if (slot.hash.compare_exchange_strong(known, hash, std::memory_order_acq_rel)) {
-                    write(slot, frames, offset, cut, modules);
-                    return static_cast<std::uint32_t>(index) + 1;
-                }
+    std::size_t index = static_cast<std::size_t>(hash) & mask_;
+    for (std::size_t probe = 0; probe < kProbes; ++probe, index = (index + 1) & mask_) {
+        StackSlot& slot = slots_[index];
+        std::uint64_t known = slot.hash.load(std::memory_order_acquire);
+        if (known == 0) {
+            // The frames' room comes first: a slot is never taken for a stack that has none.
+            if (offset == kNoRoom) offset = reserve(bytes);
+            if (offset == kNoRoom) return 0;
+            if (slot.hash.compare_exchange_strong(known, hash, std::memory_order_acq_rel)) {
+                std::memcpy(frames_.data + offset, frames.data(), bytes);
+                slot.frames = static_cast<std::uint16_t>(frames.size());
+                slot.flags = cut ? trace::kCutStack : 0;
+                slot.modules = modules;
+                slot.first.store(static_cast<std::uint32_t>(offset / sizeof(Frame)) + 1,
+                                 std::memory_order_release);
+                return static_cast<std::uint32_t>(index) + 1;
             }
-            if (known != hash) continue;
-            if (offset != kNoRoom) take_back(offset, bytes);
-            return static_cast<std::uint32_t>(index) + 1;
         }
+        if (known != hash) continue;
+        if (offset != kNoRoom) take_back(offset, bytes);
+        return static_cast<std::uint32_t>(index) + 1;
     }
     if (offset != kNoRoom) take_back(offset, bytes);
     return 0;
-}
-
-void StackTable::write(StackSlot& slot, std::span<const Frame> frames, std::uint64_t offset,
-                       bool cut, std::uint32_t modules) {
-    std::memcpy(frames_.data + offset, frames.data(), frames.size_bytes());
-    slot.frames = static_cast<std::uint16_t>(frames.size());
-    slot.flags = cut ? trace::kCutStack : 0;
-    slot.modules = modules;
-    slot.first.store(static_cast<std::uint32_t>(offset / sizeof(Frame)) + 1,
-                     std::memory_order_release);
 }
 
 /// The offset of room for frames, or kNoRoom.

@@ -3,7 +3,6 @@
 #include "core/record/trace_file.h"
 #include "core/record/trace_format.h"
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -49,24 +48,11 @@ class StackTable {
     void take_back(std::uint64_t offset, std::uint64_t bytes);
 
     static constexpr std::size_t kProbes = 128;
-    /// Slots that are tried one after the other, few first: a program with some hundred stacks
-    /// keeps them in a few pages, where the whole table would cost a miss of the TLB each.
-    struct Level {
-        std::size_t first = 0;
-        std::size_t mask = 0;
-        std::size_t probes = 0;
-    };
-    static constexpr std::size_t kFew = 1U << 12;
-    static constexpr std::size_t kMany = 1U << 15;
-    static constexpr std::size_t kLevelProbes = 8;
-    static std::array<Level, 3> levels_of(std::size_t slots);
-    void write(trace::StackSlot& slot, std::span<const trace::Frame> frames, std::uint64_t offset,
-               bool cut, std::uint32_t modules);
 
     TraceFile& file_;
     SectionSpace& frames_;
     trace::StackSlot* const slots_;
-    const std::array<Level, 3> levels_;
+    const std::size_t mask_;
     std::atomic<std::uint32_t> generation_{0};
 };
 
