@@ -45,6 +45,9 @@ TEST_CASE("functions are shortened to their names") {
     CHECK(short_function("operator new(unsigned long)") == "operator new(unsigned long)");
     CHECK(short_function("libfoo.so+0x1a2b") == "libfoo.so+0x1a2b");
     CHECK(short_function("<unknown>") == "<unknown>");
+    CHECK(last_scope("lib::detail::Pool::take") == "Pool::take");
+    CHECK(last_scope("Pool::take") == "Pool::take");
+    CHECK(last_scope("take") == "take");
 }
 
 TEST_CASE("bytes are read with their units") {
@@ -78,6 +81,20 @@ TEST_CASE("the name of a recording is made of the process") {
     CHECK(expand_output("/t/%e.%p.trace", 42, "/bin/app") == "/t/app.42.trace");
     CHECK(expand_output("100%", 42, "app") == "100%");
     CHECK(expand_output("%x", 42, "app") == "%x");
+}
+
+TEST_CASE("a stack in brief leaves out what most stacks share") {
+    TraceBuilder builder;
+    builder.module("/opt/app/train", 0x400000, 0x400000, 0x500000, "build-id-of-train---");
+    std::vector<std::uint32_t> stacks;
+    for (std::uint64_t i = 0; i < 8; ++i)
+        stacks.push_back(builder.stack({0x400100, 0x400200 + i, 0x400300 + i / 4, 0x400400}));
+    const std::uint32_t usual = builder.stack({0x400100, 0x400400});
+    const TemporaryFile written(builder.bytes());
+    const Trace trace(written.path());
+    StackNames names(trace, false);
+    CHECK(names.brief(stacks[3], 80) == "train+0x203");
+    CHECK(names.brief(usual, 80) == "train+0x100 < train+0x400"); // nothing else is left
 }
 
 TEST_CASE("stacks are named without our own frames, and in brief without CUDA's") {

@@ -72,7 +72,26 @@ std::string frame_text(const NamedFrame& frame) {
 }
 
 StackNames::StackNames(const Trace& trace, bool symbols, SymbolSearch search)
-    : symbols_(trace, std::move(search), symbols) {}
+    : trace_(trace), symbols_(trace, std::move(search), symbols) {
+    find_common();
+}
+
+void StackNames::find_common() {
+    constexpr std::uint64_t kEnough = 8; // stacks, to say what is usual
+    const std::uint64_t used = trace_.stacks.used();
+    if (used < kEnough) return;
+    std::unordered_map<std::uint64_t, std::uint64_t> counts;
+    for (std::uint32_t number = 1; number <= trace_.stacks.largest(); ++number) {
+        std::uint64_t last = 0; // a function that calls itself is there once
+        for (const trace::Frame frame : trace_.stacks.find(number).frames) {
+            if (frame != last) ++counts[frame];
+            last = frame;
+        }
+    }
+    for (const auto& [frame, count] : counts) {
+        if (count > used / 4) common_.insert(frame);
+    }
+}
 
 const std::vector<NamedFrame>& StackNames::frames(std::uint32_t stack) {
     const auto known = named_.find(stack);
@@ -92,6 +111,8 @@ const std::vector<NamedFrame>& StackNames::frames(std::uint32_t stack) {
             frame.module = module->path;
             frame.build_id = hexadecimal(module->build_id);
         }
+        const std::uint64_t bias = places[i].module != nullptr ? places[i].module->bias : 0;
+        frame.common = common_.contains(places[i].offset + bias);
         frame.cuda = is_cuda(frame.module, frame.function);
         frames.push_back(std::move(frame));
     }
@@ -109,6 +130,8 @@ std::string StackNames::brief(std::uint32_t stack, std::size_t width) {
         for (const NamedFrame& frame : all)
             telling.push_back(&frame);
     }
+    const auto common = [](const NamedFrame* frame) { return frame->common; };
+    if (!std::ranges::all_of(telling, common)) std::erase_if(telling, common);
     if (telling.size() > kBriefFrames) telling.resize(kBriefFrames);
     // With the places of all calls where there is room, else with the first, which is enough to
     // find the others.
@@ -117,7 +140,7 @@ std::string StackNames::brief(std::uint32_t stack, std::size_t width) {
     bool fits = true;
     for (const NamedFrame* const one : telling) {
         NamedFrame frame = *one;
-        frame.function = short_function(frame.function);
+        frame.function = last_scope(short_function(frame.function));
         const std::string with_place = frame_text(frame);
         if (whole.empty()) {
             whole = text = with_place;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace cachealloc::tools {
@@ -22,6 +23,7 @@ struct NamedFrame {
     bool inlined = false;     ///< into the frame that follows
     bool changed = false;     ///< modules came or went there: it may be another function
     bool cuda = false;        ///< of the CUDA runtime or driver
+    bool common = false;      ///< in more than a quarter of the recording's stacks
 };
 
 /// Names stacks, each once. See StackSymbols for what is left out and added.
@@ -34,7 +36,8 @@ class StackNames {
     const std::vector<NamedFrame>& frames(std::uint32_t stack);
     /// The three or four frames that tell most, innermost first, in at most `width` columns:
     /// "make_buffer (buffers.cpp:12) < step < main". Frames of CUDA, of the C library's start-up
-    /// and of interpreters are left out where others are left.
+    /// and of interpreters are left out where others are left, and so are those that most stacks
+    /// share (a library's own allocator, say). Of a function's scopes the last is kept.
     std::string brief(std::uint32_t stack, std::size_t width);
     /// Equal for equal stacks of two recordings: functions where they are known, else build-id and
     /// offset. Empty where no stack was recorded.
@@ -43,7 +46,11 @@ class StackNames {
     [[nodiscard]] std::vector<std::string> notes() const;
 
   private:
+    void find_common();
+
+    const Trace& trace_;
     StackSymbols symbols_;
+    std::unordered_set<std::uint64_t> common_; ///< return addresses
     std::unordered_map<std::uint32_t, std::vector<NamedFrame>> named_;
 };
 

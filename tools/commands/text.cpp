@@ -102,6 +102,14 @@ std::string short_function(std::string_view name) {
     return kept.empty() ? std::string(name) : kept;
 }
 
+std::string last_scope(std::string_view function) {
+    const std::size_t name = function.rfind("::");
+    if (name == std::string_view::npos || name == 0) return std::string(function);
+    const std::size_t scope = function.rfind("::", name - 1);
+    return scope == std::string_view::npos ? std::string(function)
+                                           : std::string(function.substr(scope + 2));
+}
+
 std::string cut(std::string_view text, std::size_t width) {
     if (text.size() <= width) return std::string(text);
     if (width < 2) return std::string(text.substr(0, width));

@@ -22,6 +22,8 @@ namespace cachealloc::tools {
 [[nodiscard]] std::string time_text(std::uint64_t epoch_ns);
 /// A function's name without parameters and template arguments.
 [[nodiscard]] std::string short_function(std::string_view name);
+/// "Pool::take" of "lib::detail::Pool::take".
+[[nodiscard]] std::string last_scope(std::string_view function);
 /// `text`, or its beginning and "..", at most `width` columns.
 [[nodiscard]] std::string cut(std::string_view text, std::size_t width);
 /// `text` in lines of at most `width` columns, broken at blanks; each begins with `indent` blanks,
