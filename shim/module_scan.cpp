@@ -11,7 +11,6 @@
 
 #include <elf.h>
 #include <link.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -224,15 +223,6 @@ void write_changes(Recorder& recorder, const Walk& walk) {
     }
     if (walk.left_out != 0) recorder.mark_seen(trace::kModulesFull);
     if (replaced && !g_replaced.exchange(true)) recorder.mark_seen(trace::kUnwinderReplaced);
-}
-
-bool lock_briefly(std::mutex& mutex) {
-    constexpr int kTries = 1000;
-    for (int i = 0; i < kTries; ++i) {
-        if (mutex.try_lock()) return true;
-        sched_yield();
-    }
-    return false;
 }
 
 } // namespace

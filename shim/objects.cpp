@@ -73,7 +73,9 @@ bool libunwind_is_sound() {
 using UnwBacktrace = int (*)(void**, int);
 
 UnwBacktrace open_libunwind() {
+    if (!lock_briefly(object_walk_mutex())) return nullptr;
     void* const library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+    object_walk_mutex().unlock();
     if (library == nullptr) return nullptr;
     // unw_set_caching_policy() and unw_set_cache_size() are macros over these names. The first
     // may be a no-op that still returns 0 (Debian's build); both only make misses cheaper.
