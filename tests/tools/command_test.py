@@ -135,6 +135,7 @@ class Commands(unittest.TestCase):
             done = tool(command, "--help")
             self.assertEqual(done.returncode, 0)
             self.assertIn("Example: cachealloc " + command, done.stdout)
+            self.assertNotIn("{", done.stdout)  # how CLI11 writes a flag's value or a table
 
     def test_full_disks_are_noticed(self):
         with open("/dev/full", "w") as full:

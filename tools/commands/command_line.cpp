@@ -75,7 +75,9 @@ class Commands {
     }
 
     static void add_search(CLI::App* sub, bool& symbols, SymbolSearch& search) {
-        sub->add_flag("!--no-symbols", symbols, "Module and offset, without a look at files");
+        sub->add_flag_callback(
+            "--no-symbols", [&symbols] { symbols = false; },
+            "Module and offset, without a look at files");
         sub->add_option("--sysroot", search.sysroot, "Where the recorded machine's files are");
         sub->add_option("--debug-path", search.debug_paths,
                         "A folder with separate debug files; may come several times")
@@ -110,7 +112,8 @@ class Commands {
     void add_run() {
         CLI::App* const sub =
             command("run", "Run a program with the allocator and the recorder preloaded",
-                    "cachealloc run -o %e.%p.trace --conf free:async -- ./app --its-own-option",
+                    "cachealloc run -o %e.%p.trace --conf free:async -- ./app --its-own-option\n"
+                    "The program and its arguments follow --; the exit status is its own.",
                     [this] { return run(); });
         sub->prefix_command();
         sub->add_option("-o,--output", run_.output,
@@ -175,8 +178,9 @@ class Commands {
         add_reading(sub, diff_.read, false);
         static const std::map<std::string, DiffBy> kBy{
             {"live", DiffBy::live}, {"peak", DiffBy::peak}, {"allocated", DiffBy::allocated}};
-        sub->add_option("--by", diff_.by, "live (at the end), peak or allocated")
-            ->transform(CLI::CheckedTransformer(kBy));
+        sub->add_option("--by", diff_.by, "What is compared; live: at the end")
+            ->transform(CLI::CheckedTransformer(kBy))
+            ->option_text("live, peak or allocated");
         add_bytes(sub, "--fail-on", diff_.fail_from,
                   "Exit with 1 if a stack grew by so many bytes or more (or: any)");
     }
