@@ -64,6 +64,7 @@ struct Options {
     std::uint64_t cache_mb = 1024;
     std::uint64_t max_split_size_mb = kUnlimited;
     RoundupDivisions roundup_power2_divisions{};
+    bool expandable_segments = false;
     bool pool = true;
     bool record = true;
     StackMode stacks = StackMode::alloc;

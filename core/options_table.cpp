@@ -104,6 +104,11 @@ constexpr Row kTable[] = {
     integer<&Options::max_split_size_mb>(
         "max_split_size_mb", 20, kMaxMiB,
         "Blocks larger than this many MiB are never split; unlimited lets all be split.", true),
+    boolean<&Options::expandable_segments>(
+        "expandable_segments",
+        "Memory grows at the end of one range of addresses per pool, and free pieces of it are "
+        "mapped together where a request needs more than any of them holds; such memory cannot be "
+        "exported by IPC."),
     boolean<&Options::pool>("pool", "False sends every call to the driver and only counts it."),
     choice<&Options::record>(
         "record", {"off", "on"},

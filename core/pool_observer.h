@@ -29,6 +29,13 @@ class PoolObserver {
     /// address; where the source refuses, it is allocated once more).
     virtual void segment_allocated(std::uint64_t base, std::uint64_t bytes, bool small) = 0;
     virtual void segment_freed(std::uint64_t base, std::uint64_t bytes, bool small) = 0;
+    /// The pool got memory for addresses of its growable range; gives it back. The same order holds
+    /// as for segments.
+    virtual void memory_mapped(std::uint64_t /*base*/, std::uint64_t /*bytes*/) {}
+    virtual void memory_unmapped(std::uint64_t /*base*/, std::uint64_t /*bytes*/) {}
+    /// Memory that is mapped already got a second mapping at these addresses; it ends.
+    virtual void alias_mapped(std::uint64_t /*base*/, std::uint64_t /*bytes*/) {}
+    virtual void alias_unmapped(std::uint64_t /*base*/, std::uint64_t /*bytes*/) {}
 };
 
 } // namespace cachealloc
