@@ -110,7 +110,9 @@ std::string_view read_divisions(std::string_view raw, RoundupDivisions& result) 
     return read_divisions_list(text.substr(1, text.size() - 2), result);
 }
 
-std::string_view read_value(std::string_view raw, const Row& row, Options& options) noexcept {
+// `large_segment`: what the text as a whole says of it.
+std::string_view read_value(std::string_view raw, const Row& row, std::uint64_t large_segment,
+                            Options& options) noexcept {
     if (row.type == OptionType::divisions)
         return read_divisions(raw, options.roundup_power2_divisions);
     const Token token(raw);
@@ -121,8 +123,16 @@ std::string_view read_value(std::string_view raw, const Row& row, Options& optio
             value = Options::kUnlimited;
         } else {
             if (!token.number(value)) return "not a whole number";
-            if (value < row.min || value > row.max) return "out of range";
+            const std::uint64_t least = row.at_least_large_segment ? large_segment : row.min;
+            if (value < least || value > row.max) return "out of range";
         }
+        row.store(options, value);
+        return kGood;
+    }
+    if (row.type == OptionType::fraction) {
+        std::uint64_t value = 0;
+        if (!token.billionths(value)) return "not a number without a sign";
+        if (value > row.max) return "out of range";
         row.store(options, value);
         return kGood;
     }
@@ -148,11 +158,13 @@ void add_token(Message& message, std::string_view raw) noexcept {
 }
 
 // "; allowed: A; default: B"
-void add_row(Message& message, const Row& row) noexcept {
+void add_row(Message& message, const Row& row, const Options& options = {}) noexcept {
     ValueText allowed;
     add_allowed(allowed, row);
+    Options defaults = options;
+    set_default(row, defaults);
     ValueText standard;
-    add_value(standard, row, Options{});
+    add_value(standard, row, defaults);
     message.add("; allowed: ");
     message.add(allowed.view());
     message.add("; default: ");
@@ -187,7 +199,18 @@ void report_duplicate(const Item& item, const Row& row, ParseReport& report) noe
     report.add(false, message.view());
 }
 
-void report_bad(const Item& item, const Row& row, std::string_view wrong,
+void report_foreign(const Item& item, const Foreign& foreign, ParseReport& report) noexcept {
+    Message message;
+    message.add("option ");
+    message.add(foreign.name);
+    message.add(" (value ");
+    add_token(message, item.value);
+    message.add(") ignored: ");
+    message.add(foreign.why);
+    report.add(false, message.view());
+}
+
+void report_bad(const Item& item, const Row& row, std::string_view wrong, const Options& options,
                 ParseReport& report) noexcept {
     Message message;
     message.add("option ");
@@ -197,8 +220,21 @@ void report_bad(const Item& item, const Row& row, std::string_view wrong,
     message.add(" cannot be used (");
     message.add(wrong);
     message.add("), the default is used");
-    add_row(message, row);
+    add_row(message, row, options);
     report.add(true, message.view());
+}
+
+// Parsed before all others, which it limits: the last one in the text that is given, as ever.
+std::uint64_t find_large_segment(std::string_view text) noexcept {
+    Options options;
+    while (!text.empty()) {
+        const Item item = split_item(next_item(text));
+        const Token key(item.key);
+        if (!key.is(kLargeSegment)) continue;
+        const Row& row = *find_row(key);
+        if (!read_value(item.value, row, 0, options).empty()) set_default(row, options);
+    }
+    return options.large_segment_size_mb;
 }
 
 } // namespace
@@ -234,6 +270,11 @@ Options parse_options(std::string_view text, ParseReport& report) noexcept {
         options.off = true;
         return options;
     }
+    options.large_segment_size_mb = find_large_segment(text);
+    const std::uint64_t large_segment = options.large_segment_size_mb;
+    for (const Row& row : rows()) {
+        if (row.large_segment_by_default) set_default(row, options);
+    }
     std::uint64_t seen = 0; // one bit a row
     while (!text.empty()) {
         const std::string_view raw = next_item(text);
@@ -241,6 +282,10 @@ Options parse_options(std::string_view text, ParseReport& report) noexcept {
         const Item item = split_item(raw);
         const Token key(item.key);
         const Row* const row = find_row(key);
+        if (const Foreign* const foreign = find_foreign(key)) {
+            report_foreign(item, *foreign, report);
+            continue;
+        }
         if (row == nullptr) {
             report_unknown(item, key, report);
             continue;
@@ -248,9 +293,10 @@ Options parse_options(std::string_view text, ParseReport& report) noexcept {
         const std::uint64_t bit = std::uint64_t{1} << (row - rows().data());
         if ((seen & bit) != 0) report_duplicate(item, *row, report);
         seen |= bit;
-        if (const auto wrong = read_value(item.value, *row, options); !wrong.empty()) {
+        if (const auto wrong = read_value(item.value, *row, large_segment, options);
+            !wrong.empty()) {
             set_default(*row, options);
-            report_bad(item, *row, wrong, report);
+            report_bad(item, *row, wrong, options, report);
         }
     }
     return options;

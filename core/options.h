@@ -45,6 +45,18 @@ enum class LogDetail : std::uint8_t { quiet, normal, verbose };
 // 0 means plain rounding, else a power of two up to 64.
 using RoundupDivisions = std::array<std::uint8_t, 16>;
 
+// A share of a whole from 0 to 1, exact to a billionth.
+struct Fraction {
+    static constexpr std::uint32_t kOne = 1'000'000'000;
+    std::uint32_t billionths = 0;
+
+    // That share of `bytes`, rounded down; without overflow.
+    [[nodiscard]] constexpr std::uint64_t of(std::uint64_t bytes) const noexcept {
+        return bytes / kOne * billionths + bytes % kOne * billionths / kOne;
+    }
+    friend constexpr auto operator<=>(const Fraction&, const Fraction&) = default;
+};
+
 // The entry of `RoundupDivisions` that serves a request of `bytes` bytes. O(1).
 [[nodiscard]] std::size_t roundup_interval(std::uint64_t bytes) noexcept;
 
@@ -62,7 +74,13 @@ struct Options {
     std::uint64_t slack_mb = 64;
     std::uint64_t slack_percent = 12;
     std::uint64_t cache_mb = 1024;
+    std::uint64_t large_segment_size_mb = 20;
     std::uint64_t max_split_size_mb = kUnlimited;
+    std::uint64_t max_non_split_rounding_mb = 20;
+    Fraction per_process_memory_fraction{Fraction::kOne};
+    Fraction garbage_collection_threshold{};
+    bool throw_on_cudamalloc_oom = false;
+    bool release_lock_on_cudamalloc = false;
     RoundupDivisions roundup_power2_divisions{};
     bool expandable_segments = false;
     bool pool = true;
@@ -80,7 +98,16 @@ struct Options {
     [[nodiscard]] std::uint64_t slack_bytes(std::uint64_t live_peak_bytes) const noexcept;
     // Byte budget of the exact-size caches.
     [[nodiscard]] std::uint64_t cache_bytes() const noexcept { return cache_mb * kMiB; }
-    // Blocks larger than this, in bytes, are never split; kUnlimited when every block may be.
+    // Bytes of a segment that large requests share.
+    [[nodiscard]] std::uint64_t large_segment_bytes() const noexcept {
+        return large_segment_size_mb * kMiB;
+    }
+    // How much larger than the request a block that must not be split may be, in bytes.
+    [[nodiscard]] std::uint64_t max_non_split_rounding_bytes() const noexcept {
+        return max_non_split_rounding_mb * kMiB;
+    }
+    // Segments made for requests of so many bytes or more are never split; kUnlimited when every
+    // one may be.
     [[nodiscard]] std::uint64_t max_split_bytes() const noexcept {
         return max_split_size_mb == kUnlimited ? kUnlimited : max_split_size_mb * kMiB;
     }
@@ -130,11 +157,13 @@ class ParseReport {
 // `off`) into a full set of options. A key that comes twice: the last one counts. A value that
 // cannot be used: the default is used. Empty text: the defaults; empty items (`a:1,,b:2`) are
 // ignored. Parsing always goes on to the end. In a list the first entry also fills the intervals
-// below it, and `>` those above the entry before it. Adds its lines to `report`. No heap, no
+// below it, and `>` those above the entry before it. The order of the items does not matter, though
+// large_segment_size_mb limits others. Options of PyTorch's allocator that have no meaning below a
+// program get a line that says why, and are no mistake. Adds its lines to `report`. No heap, no
 // exceptions, no locale. O(length of text).
 [[nodiscard]] Options parse_options(std::string_view text, ParseReport& report) noexcept;
 
-enum class OptionType : std::uint8_t { choice, integer, boolean, divisions };
+enum class OptionType : std::uint8_t { choice, integer, boolean, fraction, divisions };
 
 // One row of the table, for help texts and tools. `name` and `meaning` live for ever.
 struct OptionInfo {

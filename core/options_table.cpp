@@ -67,6 +67,57 @@ constexpr Row boolean(std::string_view name, std::string_view meaning) {
             load_member<Member>};
 }
 
+template <auto Member>
+void store_fraction(Options& options, std::uint64_t value) noexcept {
+    (options.*Member).billionths = static_cast<std::uint32_t>(value);
+}
+
+template <auto Member>
+std::uint64_t load_fraction(const Options& options) noexcept {
+    return (options.*Member).billionths;
+}
+
+// From 0 to `max` billionths.
+template <auto Member>
+constexpr Row fraction(std::string_view name, std::uint64_t max, std::string_view meaning) {
+    return {name,
+            OptionType::fraction,
+            {},
+            0,
+            max,
+            false,
+            meaning,
+            store_fraction<Member>,
+            load_fraction<Member>};
+}
+
+constexpr Row at_least_large_segment(Row row, bool by_default) {
+    row.at_least_large_segment = true;
+    row.large_segment_by_default = by_default;
+    return row;
+}
+
+constexpr std::string_view kPinned = "it is about pinned host memory, which stays the driver's";
+constexpr std::string_view kReserve =
+    "a pool reserves addresses as it needs them; there is no fixed reserve to run out of";
+
+constexpr Foreign kForeign[] = {
+    {"backend", "the program chooses its own allocator; its calls to CUDA are what is served here"},
+    {"expandable_segments_reserve", kReserve},
+    {"expandable_segments_reserve_by_class", kReserve},
+    {"graph_capture_record_stream_reuse",
+     "what is allocated or freed beside a capture is not pooled until the capture has ended"},
+    {"release_lock_on_hipmalloc", "there is no HIP here"},
+    {"pinned_use_cuda_host_register", kPinned},
+    {"pinned_use_hip_host_register", kPinned},
+    {"pinned_num_register_threads", kPinned},
+    {"pinned_use_background_threads", kPinned},
+    {"pinned_reserve_segment_size_mb", kPinned},
+    {"pinned_free_catch_all", kPinned},
+    {"pinned_max_cached_size_mb", kPinned},
+    {"pinned_max_round_threshold_mb", kPinned},
+};
+
 constexpr Row kTable[] = {
     choice<&Options::free_mode>(
         "free", {"auto", "sync", "async"},
@@ -101,9 +152,38 @@ constexpr Row kTable[] = {
      "size in MiB: [256:1,512:2,>:4].",
      nullptr,
      nullptr},
-    integer<&Options::max_split_size_mb>(
-        "max_split_size_mb", 20, kMaxMiB,
-        "Blocks larger than this many MiB are never split; unlimited lets all be split.", true),
+    integer<&Options::large_segment_size_mb>(
+        kLargeSegment, 11, kMaxMiB, "MiB of a segment that requests from 1 to 10 MiB share."),
+    at_least_large_segment(
+        integer<&Options::max_split_size_mb>(
+            "max_split_size_mb", 0, kMaxMiB,
+            "Segments made for requests of so many MiB or more are never split, and serve no "
+            "smaller ones; unlimited lets all be split. Memory of expandable_segments may always "
+            "be split.",
+            true),
+        false),
+    at_least_large_segment(
+        integer<&Options::max_non_split_rounding_mb>(
+            "max_non_split_rounding_mb", 0, kMaxMiB,
+            "A segment that is never split may be this many MiB larger than what it serves, "
+            "exclusive; the default follows large_segment_size_mb."),
+        true),
+    fraction<&Options::per_process_memory_fraction>(
+        "per_process_memory_fraction", Fraction::kOne,
+        "The share of a device's memory that the process may hold there, with what the driver and "
+        "libraries hold as far as known; beyond it memory is given back, then refused."),
+    fraction<&Options::garbage_collection_threshold>(
+        "garbage_collection_threshold", Fraction::kOne - 1,
+        "Above this share of what per_process_memory_fraction (less than 1) allows, the large "
+        "segments unused for longest are given back before growth; 0 switches it off."),
+    boolean<&Options::throw_on_cudamalloc_oom>(
+        "throw_on_cudamalloc_oom",
+        "Growth beyond per_process_memory_fraction (less than 1) is refused at once, and nothing "
+        "is given back to make room for it."),
+    boolean<&Options::release_lock_on_cudamalloc>(
+        "release_lock_on_cudamalloc",
+        "Accepted and without effect: while one thread is in the driver, others allocate and "
+        "free; only those that need to grow too wait for it."),
     boolean<&Options::expandable_segments>(
         "expandable_segments",
         "Memory grows at the end of one range of addresses per pool, and free pieces of it are "
@@ -152,6 +232,17 @@ std::size_t edit_distance(std::string_view a, std::string_view b) noexcept {
     return line[a.size()];
 }
 
+// As a user would write it, without the zeros at its end.
+void add_fraction(ValueText& text, std::uint64_t billionths) noexcept {
+    text.add(billionths / Fraction::kOne);
+    std::uint64_t rest = billionths % Fraction::kOne;
+    if (rest != 0) text.add(".");
+    for (std::uint64_t digit = Fraction::kOne / 10; rest != 0; digit /= 10) {
+        text.add(rest / digit);
+        rest %= digit;
+    }
+}
+
 void add_divisions(ValueText& text, const RoundupDivisions& divisions) noexcept {
     if (std::ranges::count(divisions, divisions[0]) == std::ssize(divisions)) {
         text.add(std::uint64_t{divisions[0]});
@@ -179,6 +270,13 @@ const Row* find_row(const Token& key) noexcept {
     return nullptr;
 }
 
+const Foreign* find_foreign(const Token& key) noexcept {
+    for (const Foreign& foreign : kForeign) {
+        if (key.is(foreign.name)) return &foreign;
+    }
+    return nullptr;
+}
+
 const Row& nearest_row(const Token& key) noexcept {
     return *std::min_element(std::begin(kTable), std::end(kTable), [&](const Row& a, const Row& b) {
         return edit_distance(key.head(), a.name) < edit_distance(key.head(), b.name);
@@ -194,13 +292,20 @@ void add_allowed(ValueText& text, const Row& row) noexcept {
         }
         return;
     case OptionType::integer:
-        text.add(row.min);
+        if (row.at_least_large_segment) {
+            text.add(kLargeSegment);
+        } else {
+            text.add(row.min);
+        }
         text.add(" to ");
         text.add(row.max);
         if (row.may_be_unlimited) text.add(", or unlimited");
         return;
     case OptionType::boolean:
         text.add("True, False");
+        return;
+    case OptionType::fraction:
+        text.add(row.max == Fraction::kOne ? "0 to 1" : "0, or less than 1");
         return;
     case OptionType::divisions:
         text.add("0 or a power of two up to ");
@@ -222,6 +327,8 @@ void add_value(ValueText& text, const Row& row, const Options& options) noexcept
         text.add(row.words[value]);
     } else if (row.type == OptionType::boolean) {
         text.add(value != 0 ? "True" : "False");
+    } else if (row.type == OptionType::fraction) {
+        add_fraction(text, value);
     } else if (row.may_be_unlimited && value == Options::kUnlimited) {
         text.add(kUnlimitedWord);
     } else {
@@ -233,6 +340,8 @@ void set_default(const Row& row, Options& options) noexcept {
     constexpr Options kDefaults;
     if (row.type == OptionType::divisions) {
         options.roundup_power2_divisions = kDefaults.roundup_power2_divisions;
+    } else if (row.large_segment_by_default) {
+        row.store(options, options.large_segment_size_mb);
     } else {
         row.store(options, row.load(kDefaults));
     }

@@ -22,9 +22,9 @@ inline constexpr std::uint64_t kMaxIntervalMiB = 65536;
 inline constexpr std::string_view kUnlimitedWord = "unlimited";
 inline constexpr std::string_view kOffWord = "off";
 
-// One option. Integers, booleans and choices are read and written as numbers, a choice as its
-// place in `words`, which therefore follow the values of the member's type. The one list, of
-// divisions, goes by its own functions and leaves these null.
+// One option. Integers, booleans, fractions and choices are read and written as numbers, a fraction
+// in billionths, a choice as its place in `words`, which therefore follow the values of the
+// member's type. The one list, of divisions, goes by its own functions and leaves these null.
 struct Row {
     std::string_view name;
     OptionType type;
@@ -35,7 +35,21 @@ struct Row {
     std::string_view meaning;
     void (*store)(Options&, std::uint64_t) noexcept;
     std::uint64_t (*load)(const Options&) noexcept;
+    // No less than large_segment_size_mb.
+    bool at_least_large_segment = false;
+    // That is its default, too.
+    bool large_segment_by_default = false;
 };
+
+inline constexpr std::string_view kLargeSegment = "large_segment_size_mb";
+
+// An option of PyTorch's allocator that a preload has no use for.
+struct Foreign {
+    std::string_view name;
+    std::string_view why;
+};
+// The one of that name, or null.
+[[nodiscard]] const Foreign* find_foreign(const Token& key) noexcept;
 
 // All rows, in the order they are shown to the user.
 [[nodiscard]] std::span<const Row> rows() noexcept;
@@ -55,7 +69,7 @@ void add_allowed(ValueText& text, const Row& row) noexcept;
 // Adds the row's value in `options`, as a user would write it.
 void add_value(ValueText& text, const Row& row, const Options& options) noexcept;
 
-// Gives the row's member in `options` its default.
+// Gives the row's member in `options` its default, which may follow another member.
 void set_default(const Row& row, Options& options) noexcept;
 
 } // namespace cachealloc::options_detail

@@ -91,7 +91,52 @@ class Token {
         return result.ec == std::errc{};
     }
 
+    // The token as a decimal fraction in billionths, rounded down and saturated: digits with at
+    // most one point, and an exponent. By integers alone: the program may have made floating-point
+    // exceptions fatal. False when it is no such number.
+    [[nodiscard]] bool billionths(std::uint64_t& value) const noexcept {
+        constexpr std::uint64_t kSaturated = std::numeric_limits<std::uint64_t>::max() / 16;
+        std::uint64_t digits = 0;
+        int scale = 9; // the power of ten that turns `digits` into billionths
+        bool point = false;
+        bool any = false;
+        std::size_t at = 0;
+        for (; at < size_ && (bytes_[at] == '.' ? !point : is_digit(bytes_[at])); ++at) {
+            if (bytes_[at] == '.') {
+                point = true;
+                continue;
+            }
+            any = true;
+            if (digits < kSaturated) {
+                digits = digits * 10 + static_cast<std::uint64_t>(bytes_[at] - '0');
+                scale -= point ? 1 : 0;
+            } else if (!point) {
+                ++scale;
+            }
+        }
+        if (cut_ || !any) return false;
+        if (at < size_) {
+            if (bytes_[at] != 'e' && bytes_[at] != 'E') return false;
+            const bool plus = ++at < size_ && bytes_[at] == '+';
+            at += plus ? 1 : 0;
+            if (at == size_ || (plus && !is_digit(bytes_[at]))) return false;
+            int exponent = 0;
+            const char* const end = bytes_.data() + size_;
+            const auto result = std::from_chars(bytes_.data() + at, end, exponent);
+            if (result.ptr != end || result.ec != std::errc{}) return false;
+            scale += std::clamp(exponent, -1000, 1000);
+        }
+        for (; scale < 0 && digits != 0; ++scale)
+            digits /= 10;
+        for (; scale > 0 && digits != 0 && digits < kSaturated; --scale)
+            digits *= 10;
+        value = digits;
+        return true;
+    }
+
   private:
+    static constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
     std::array<char, kRoom> bytes_;
     std::size_t size_ = 0;
     bool cut_ = false;

@@ -1,5 +1,7 @@
 #include "core/options.h"
 
+#include "options_checks.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
@@ -11,36 +13,6 @@
 using namespace cachealloc;
 
 namespace {
-
-constexpr std::uint64_t kMiB = Options::kMiB;
-
-// The options of a text that must give no line at all.
-Options clean(std::string_view text) {
-    ParseReport report;
-    const Options options = parse_options(text, report);
-    INFO(text);
-    for (std::size_t i = 0; i < report.size(); ++i) {
-        UNSCOPED_INFO(report[i]);
-    }
-    CHECK(report.empty());
-    CHECK(report.mistakes() == 0);
-    return options;
-}
-
-// The only line of a text with one mistake; the options must be `expected`.
-std::string complaint(std::string_view text, const Options& expected = {}) {
-    ParseReport report;
-    const Options options = parse_options(text, report);
-    INFO(text);
-    CHECK(options == expected);
-    CHECK(report.mistakes() == 1);
-    REQUIRE(report.size() == 1);
-    return std::string(report[0]);
-}
-
-bool within(std::string_view text, std::string_view part) {
-    return text.find(part) != std::string_view::npos;
-}
 
 // Whether every member holds something its documentation allows.
 bool valid(const Options& options) {
@@ -54,7 +26,13 @@ bool valid(const Options& options) {
            options.log <= LogDetail::verbose && options.slack_mb <= 1048576 &&
            options.slack_percent <= 100 && options.cache_mb <= 1048576 &&
            (options.max_split_size_mb == Options::kUnlimited ||
-            (options.max_split_size_mb >= 20 && options.max_split_size_mb <= 1048576)) &&
+            (options.max_split_size_mb >= options.large_segment_size_mb &&
+             options.max_split_size_mb <= 1048576)) &&
+           options.large_segment_size_mb > 10 && options.large_segment_size_mb <= 1048576 &&
+           options.max_non_split_rounding_mb >= options.large_segment_size_mb &&
+           options.max_non_split_rounding_mb <= 1048576 &&
+           options.per_process_memory_fraction.billionths <= Fraction::kOne &&
+           options.garbage_collection_threshold.billionths < Fraction::kOne &&
            std::ranges::all_of(options.roundup_power2_divisions, allowed);
 }
 
@@ -73,6 +51,13 @@ TEST_CASE("options: an empty text gives the defaults", "[options]") {
     CHECK(options.slack_percent == 12);
     CHECK(options.cache_mb == 1024);
     CHECK(options.max_split_size_mb == Options::kUnlimited);
+    CHECK(options.large_segment_size_mb == 20);
+    CHECK(options.max_non_split_rounding_mb == 20);
+    CHECK(options.per_process_memory_fraction == Fraction{Fraction::kOne});
+    CHECK(options.garbage_collection_threshold == Fraction{});
+    CHECK_FALSE(options.expandable_segments);
+    CHECK_FALSE(options.throw_on_cudamalloc_oom);
+    CHECK_FALSE(options.release_lock_on_cudamalloc);
     CHECK(options.roundup_power2_divisions == RoundupDivisions{});
     CHECK(options.pool);
     CHECK(options.record);
@@ -89,6 +74,10 @@ TEST_CASE("options: each option is read", "[options]") {
     const Options options =
         clean("free:async,order:finished,slack_mb:0,slack_percent:100,"
               "cache_mb:1048576,max_split_size_mb:20,"
+              "large_segment_size_mb:12,max_non_split_rounding_mb:1048576,"
+              "per_process_memory_fraction:0.75,garbage_collection_threshold:0.8,"
+              "throw_on_cudamalloc_oom:True,release_lock_on_cudamalloc:True,"
+              "expandable_segments:True,"
               "roundup_power2_divisions:8,pool:False,record:off,stacks:all,unwinder:gcc,"
               "ring_mb:65536,stack_depth:256,stats:True,strict:True,"
               "log:verbose");
@@ -98,6 +87,13 @@ TEST_CASE("options: each option is read", "[options]") {
     CHECK(options.slack_percent == 100);
     CHECK(options.cache_mb == 1048576);
     CHECK(options.max_split_size_mb == 20);
+    CHECK(options.large_segment_size_mb == 12);
+    CHECK(options.max_non_split_rounding_mb == 1048576);
+    CHECK(options.per_process_memory_fraction == Fraction{750'000'000});
+    CHECK(options.garbage_collection_threshold == Fraction{800'000'000});
+    CHECK(options.throw_on_cudamalloc_oom);
+    CHECK(options.release_lock_on_cudamalloc);
+    CHECK(options.expandable_segments);
     CHECK(std::ranges::count(options.roundup_power2_divisions, 8) == 16);
     CHECK_FALSE(options.pool);
     CHECK_FALSE(options.record);
@@ -196,7 +192,7 @@ TEST_CASE("options: a bad value is named and the default is used", "[options]") 
           "allowed: auto, sync, async; default: auto");
     CHECK(complaint("max_split_size_mb:19") ==
           "option max_split_size_mb: value \"19\" cannot be used (out of range), the default is "
-          "used; allowed: 20 to 1048576, or unlimited; default: unlimited");
+          "used; allowed: large_segment_size_mb to 1048576, or unlimited; default: unlimited");
     CHECK(within(complaint("cache_mb:18446744073709551616"), "(out of range)"));
     for (const char* text : {"free",
                              "free:",
@@ -240,7 +236,31 @@ TEST_CASE("options: a bad value is named and the default is used", "[options]") 
                              "roundup_power2_divisions:[131072:1]",
                              "roundup_power2_divisions:[256]",
                              "roundup_power2_divisions:[256:1,512:2:3]",
-                             "roundup_power2_divisions:[>:]"}) {
+                             "roundup_power2_divisions:[>:]",
+                             "large_segment_size_mb:10",
+                             "max_non_split_rounding_mb:19",
+                             "max_non_split_rounding_mb:unlimited",
+                             "per_process_memory_fraction:1.1",
+                             "per_process_memory_fraction:1.000000001",
+                             "per_process_memory_fraction:-0.1",
+                             "per_process_memory_fraction:",
+                             "per_process_memory_fraction:.",
+                             "per_process_memory_fraction:0..5",
+                             "per_process_memory_fraction:0.5x",
+                             "per_process_memory_fraction:1e",
+                             "per_process_memory_fraction:1e+",
+                             "per_process_memory_fraction:1e+-3",
+                             "per_process_memory_fraction:1e-3e",
+                             "per_process_memory_fraction:nan",
+                             "per_process_memory_fraction:0x1",
+                             "per_process_memory_fraction:1e99999999999999999999",
+                             "per_process_memory_fraction:99999999999999999999999999999",
+                             "garbage_collection_threshold:1",
+                             "garbage_collection_threshold:1.0",
+                             "garbage_collection_threshold:-0.5",
+                             "throw_on_cudamalloc_oom:true",
+                             "release_lock_on_cudamalloc:1",
+                             "expandable_segments:yes"}) {
         const std::string line = complaint(text);
         const std::string_view key = std::string_view(text).substr(
             0, std::min(std::string_view(text).find(':'), std::string_view(text).size()));
@@ -328,7 +348,20 @@ TEST_CASE("options: what is written out reads back the same", "[options]") {
         options.slack_mb = below(1048577);
         options.slack_percent = below(101);
         options.cache_mb = below(1048577);
-        options.max_split_size_mb = below(2) == 0 ? Options::kUnlimited : 20 + below(1048557);
+        options.large_segment_size_mb = 11 + below(1048566);
+        const auto from_large = [&] {
+            const std::uint64_t large = options.large_segment_size_mb;
+            return large + below(1048577 - large);
+        };
+        options.max_split_size_mb = below(2) == 0 ? Options::kUnlimited : from_large();
+        options.max_non_split_rounding_mb = from_large();
+        options.per_process_memory_fraction.billionths =
+            static_cast<std::uint32_t>(below(Fraction::kOne + 1));
+        options.garbage_collection_threshold.billionths =
+            static_cast<std::uint32_t>(below(Fraction::kOne));
+        options.expandable_segments = below(2) == 0;
+        options.throw_on_cudamalloc_oom = below(2) == 0;
+        options.release_lock_on_cudamalloc = below(2) == 0;
         for (auto& divisions : options.roundup_power2_divisions) {
             const auto power = below(8);
             divisions = static_cast<std::uint8_t>(power == 0 ? 0 : 1 << (power - 1));
@@ -357,10 +390,29 @@ TEST_CASE("options: no text, however wild, gives anything but valid options", "[
     const auto below = [&random](std::size_t end) {
         return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
     };
-    std::vector<std::string> words = {
-        ":",     ",",  "[",     "]",      ">",       "off", "True",
-        "False", "0",  "1",     "64",     "20",      "256", "unlimited",
-        " ",     "\n", "async", "fenced", "1048576", "-",   "18446744073709551616"};
+    std::vector<std::string> words = {":",
+                                      ",",
+                                      "[",
+                                      "]",
+                                      ">",
+                                      "off",
+                                      "True",
+                                      "False",
+                                      "0",
+                                      "1",
+                                      "64",
+                                      "20",
+                                      "256",
+                                      "unlimited",
+                                      "0.5",
+                                      "1e-3",
+                                      " ",
+                                      "\n",
+                                      "async",
+                                      "fenced",
+                                      "1048576",
+                                      "-",
+                                      "18446744073709551616"};
     for (std::size_t i = 0; i < option_count(); ++i) {
         words.push_back(std::string(option_info(i).name));
     }
