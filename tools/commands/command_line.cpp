@@ -6,6 +6,7 @@
 #include "tools/commands/leaks.h"
 #include "tools/commands/options.h"
 #include "tools/commands/peak.h"
+#include "tools/commands/replay.h"
 #include "tools/commands/report.h"
 #include "tools/commands/run.h"
 #include "tools/exports/export.h"
@@ -28,7 +29,8 @@ constexpr const char* kAbout =
     "Runs CUDA programs on a caching allocator that remembers who allocated what, and reads what "
     "it recorded.";
 constexpr const char* kFooter =
-    "Exit status: 0 fine, 1 findings where --fail-on asks, 2 usage, 3 a recording that cannot be "
+    "Exit status: 0 fine, 1 findings where --fail-on or --limit asks, 2 usage, 3 a recording that "
+    "cannot be "
     "read.\nExample: cachealloc run -o app.trace -- ./app; cachealloc report app.trace";
 
 /// The commands with their options. Each command leaves what is to be done in `action`.
@@ -45,6 +47,7 @@ class Commands {
         add_diff();
         add_check();
         add_export();
+        add_replay();
         add_options();
     }
 
@@ -228,6 +231,37 @@ class Commands {
         add_search(sub, export_.symbols, export_.search);
     }
 
+    void add_replay() {
+        CLI::App* const sub =
+            command("replay", "Run recorded allocations through the pool, without a GPU",
+                    "cachealloc replay app.trace --conf expandable_segments:True --limit 40G",
+                    [this] { return replay_main(replay_); });
+        sub->add_option("files", replay_.files,
+                        "Recordings, or CSV files of events or intervals; several make a table");
+        sub->add_option("--conf", replay_.conf,
+                        "CACHEALLOC_CONF; left out: as recorded, or the defaults");
+        static const std::map<std::string, ReplayPolicy> kPolicies{
+            {"ours", ReplayPolicy::ours},
+            {"pytorch", ReplayPolicy::pytorch},
+            {"pytorch-expandable", ReplayPolicy::pytorch_expandable},
+            {"greedy", ReplayPolicy::greedy}};
+        sub->add_option("--policy", replay_.policy,
+                        "Who places: ours; PyTorch's rules; or, knowing all, the offline bound")
+            ->transform(CLI::CheckedTransformer(kPolicies))
+            ->option_text("ours, pytorch, pytorch-expandable or greedy");
+        add_bytes(sub, "--limit", replay_.limit,
+                  "Memory of the device, such as 40G: whether the run fits (1 if not)");
+        add_pass(sub, replay_.steps, replay_.pool, replay_.json);
+    }
+
+    static void add_pass(CLI::App* sub, unsigned& steps, int& pool, bool& json) {
+        sub->add_option("--steps", steps, "Steps that the run had, for counts a step (30)")
+            ->check(CLI::Range(1, 1000000000));
+        sub->add_option("--pool", pool, "The pool with that number; else the one that held most")
+            ->check(CLI::Range(0, 255));
+        sub->add_flag("--json", json, "For programs");
+    }
+
     void add_options() {
         CLI::App* const sub =
             command("options", "What CACHEALLOC_CONF may say, or what a text for it comes to",
@@ -244,6 +278,7 @@ class Commands {
     ReadOptions read_;
     LeakOptions leaks_;
     DiffOptions diff_;
+    ReplayOptions replay_;
     ExportOptions export_;
     std::string conf_;
 };
