@@ -68,7 +68,7 @@ def figures(title, unit, answers, runs, own):
 
 def turns(harness, title, unit, ways, own, steps, rounds=5, limit=100, further=None):
     """Starts all ways, lets them take turns and judges the figures; `further` gives more lines from
-    the answers."""
+    the answers and the finished runs."""
     end = time.monotonic() + harness.time_left(limit)
     children = [harness.start(name, command, mode, python=True, extra=extra)
                 for name, (command, mode, extra) in ways.items()]
@@ -82,7 +82,7 @@ def turns(harness, title, unit, ways, own, steps, rounds=5, limit=100, further=N
         ends = "; ".join(f"{name}: {run.why()}" for name, run in runs.items() if not run.ok)
         return fail(f"{title}: {problem}; {ends}", *runs.values())
     lines, wrong = figures(title, unit, answers, runs, own)
-    lines += further(answers) if further else []
+    lines += further(answers, runs) if further else []
     if wrong:
         return Outcome("FAIL", f"{title}: {wrong}", runs=list(runs.values()), lines=lines)
     return Outcome(PASS, lines=lines)

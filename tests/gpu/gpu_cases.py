@@ -16,6 +16,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from cupti_cases import pinned_memory, submits_seen  # noqa: E402
+from fragmentation_cases import ragged_figures, replay_figures  # noqa: E402
 from figure_cases import cupy_figures, torch_figures  # noqa: E402
 from graph_cases import all_captures  # noqa: E402
 from harness import SKIPPED, Harness, find_gpu  # noqa: E402
@@ -77,6 +78,11 @@ CASES = {
     "resnet_figures": ("figures", None, torch_figures(
         "resnet", "ResNet-18 training, pinned DataLoader", 20)),
     "cupy_figures": ("figures", None, cupy_figures),
+    "ragged_gpt_figures": ("fragmentation", None, ragged_figures(
+        "gpt", "GPT training, 64 to 511 tokens", 20, 150)),
+    "ragged_resnet_figures": ("fragmentation", None, ragged_figures(
+        "resnet", "ResNet-50 training, 128 to 320 pixels", 12, 200)),
+    "replay_figures": ("fragmentation", None, replay_figures),
     "record_leak": ("record", None, record_leak),
     "record_oom": ("record", None, record_oom),
     "record_torch": ("record", None, record_torch),
@@ -87,8 +93,8 @@ CASES = {
     "two_devices": ("pair", None, two_devices),
     "all_reduce": ("pair", None, all_reduce),
 }
-SECTIONS = ("tests", "apps", "order", "cupti", "capture", "figures", "record", "pair",
-            "python")
+SECTIONS = ("tests", "apps", "order", "cupti", "capture", "figures", "fragmentation", "record",
+            "pair", "python")
 
 
 # Programs of tests/apps that the table above already runs.
@@ -127,6 +133,7 @@ def main():
                          help="programs of tests/apps that the cases name themselves")
     options.add_argument("--seconds", type=int, default=60,
                          help="how long the producer/consumer streams run (60)")
+    options.add_argument("--conf", default="", help="settings for every run under the shim")
     options.add_argument("names", nargs="*")
     args = options.parse_args()
     if args.covered:
@@ -145,6 +152,7 @@ def main():
             print(f"SKIP {name}: no GPU")
         return SKIPPED
     harness = Harness(args.build, seconds=args.seconds)
+    harness.conf = args.conf
     verdicts = set()
     for name in args.names:
         outcome = run_case(harness, name)

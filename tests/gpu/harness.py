@@ -188,6 +188,7 @@ class Harness:
         self.log_lock = threading.Lock()
         self.seconds = seconds  # how long the producer/consumer streams run
         self.records = True     # as the shim comes; False: record:off
+        self.conf = ""          # settings for every run under the shim; a case's own come after it
         self.deadline = None    # of the section that runs (monotonic); bounds every process
         self._scratch = tempfile.TemporaryDirectory(prefix="cachealloc-gpu-")
         # A folder with the real runtime and the real driver alone: no other library of a toolkit
@@ -242,8 +243,9 @@ class Harness:
         options = conf if conf is not None and mode != "native" else MODES[mode]
         if options is not None:
             env["LD_PRELOAD"] = str(self.shim(testing))
-            env["CACHEALLOC_CONF"] = (
-                options if self.records or options == "off" else f"record:off,{options}")
+            parts = [options] if options == "off" else [
+                "" if self.records else "record:off", self.conf, options]
+            env["CACHEALLOC_CONF"] = ",".join(part for part in parts if part)
         env.update(extra or {})
         return env
 

@@ -14,7 +14,7 @@ PYTHON, ALL = "own + history, python stacks", "own + history, all stacks"
 BASES = {PLAIN: OFF, FULL: OFF, PYTHON: OWN, ALL: OWN}
 
 
-def costs(answers):
+def costs(answers, _runs):
     """Lines that say what each way adds to its base: the median of the rounds' own ratios."""
     lines = []
     for way, base in BASES.items():
