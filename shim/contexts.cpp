@@ -26,7 +26,7 @@ ContextPool::ContextPool(Process& process, CUcontext context, unsigned long long
                          CUdevice context_device, OrderLevel level, Recorder* recorder,
                          RecordedContext recorded_context)
     : handle(context), id(context_id), device(context_device), source(process, *this),
-      order(process, *this), recorded(recorder, recorded_context),
+      order(process, *this), recorded(recorder, recorded_context, source.mapped()),
       pool(process.map, process.arena, source, order, level, process.options,
            recorder != nullptr ? &recorded : nullptr) {}
 
@@ -228,6 +228,8 @@ std::vector<CUcontext> Contexts::ended(const std::vector<ContextPool*>& pools, C
         });
         generation_.fetch_add(1, std::memory_order_acq_rel);
     }
+    for (ContextPool* const pool : pools)
+        pool->source.mapped().context_ended();
     process_.contexts_ending.fetch_sub(1, std::memory_order_seq_cst);
     return gone;
 }
@@ -236,6 +238,37 @@ void Contexts::survived(const std::vector<ContextPool*>& pools) {
     for (ContextPool* const pool : pools)
         pool->pool.revive();
     process_.contexts_ending.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+CUresult Contexts::set_access(CUcontext owner, CUdevice device, bool allowed) {
+    ContextPool* of_owner = nullptr;
+    for_each([&](ContextPool& pool) {
+        if (pool.handle == owner) of_owner = &pool;
+    });
+    return of_owner == nullptr ? CUDA_SUCCESS
+                               : of_owner->source.mapped().set_access(device, allowed);
+}
+
+// First noted, then given: a piece that is mapped in between has it either way.
+CUresult Contexts::peer_access_given(CUcontext to) {
+    CUcontext from = nullptr;
+    CUdevice device = 0;
+    if (real.cuCtxGetCurrent(&from) != CUDA_SUCCESS || real.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    const CUcontext owner = pool_owner(to);
+    process_.peers.enabled(from, device, owner);
+    const CUresult result = set_access(owner, device, true);
+    if (result != CUDA_SUCCESS) process_.peers.disabled(from, device, owner);
+    return result;
+}
+
+void Contexts::peer_access_taken(CUcontext to) {
+    CUcontext from = nullptr;
+    CUdevice device = 0;
+    if (real.cuCtxGetCurrent(&from) != CUDA_SUCCESS || real.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        return;
+    const CUcontext owner = pool_owner(to);
+    if (process_.peers.disabled(from, device, owner)) set_access(owner, device, false);
 }
 
 void Contexts::enter_finished_everywhere(bool may_wait) {

@@ -100,6 +100,12 @@ class Contexts {
                                  CUdevice device);
     void survived(const std::vector<ContextPool*>& pools);
 
+    // The driver has let the current context reach memory of `to`: what the pool of `to` has
+    // mapped becomes reachable as well. On an error nothing has changed there.
+    CUresult peer_access_given(CUcontext to);
+    // The driver has taken that away again.
+    void peer_access_taken(CUcontext to);
+
     // Every pool steps down to level `finished` (DevicePool::enter_finished()), those yet to come
     // start there.
     void enter_finished_everywhere(bool may_wait);
@@ -121,6 +127,7 @@ class Contexts {
     CUcontext owner_of(CUcontext context);
     CUcontext primary_handle(CUdevice device) const; // null if none is known
     OrderLevel starting_level() const;
+    CUresult set_access(CUcontext owner, CUdevice device, bool allowed);
 
     Process& process_;
     std::mutex mutex_;

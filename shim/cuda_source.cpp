@@ -8,18 +8,12 @@
 
 namespace cachealloc::shim {
 
-CurrentContext::CurrentContext(CUcontext context) {
-    CUcontext current = nullptr;
-    if (real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
-    pushed_ = real.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
-}
+CudaSource::CudaSource(Process& process, ContextPool& owner)
+    : process_(process), owner_(owner),
+      mapped_(owner.handle, owner.device, process.peers, process.calls.mapping) {}
 
-CurrentContext::~CurrentContext() {
-    CUcontext popped = nullptr;
-    if (pushed_) real.cuCtxPopCurrent_v2(&popped);
-}
-
-SourceResult CudaSource::allocate(std::uint64_t bytes) {
+// At each growth: rare enough, and no program runs long without one.
+void CudaSource::look_for_unseen_work() {
     if (process_.total_order.may_wait() && (unseen_submitters_present() || escapes_present())) {
         process_.total_order.leave_to_unseen_work();
     }
@@ -27,6 +21,10 @@ SourceResult CudaSource::allocate(std::uint64_t bytes) {
         process_.total_order.leave(); // first: streams yet to come wait for what was unfenced
         owner_.pool.enter_finished(false);
     }
+}
+
+SourceResult CudaSource::allocate(std::uint64_t bytes) {
+    look_for_unseen_work();
     const CurrentContext scope(owner_.handle);
     CUdeviceptr address = 0;
     process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);
@@ -40,6 +38,18 @@ SourceResult CudaSource::allocate(std::uint64_t bytes) {
     }
     return {result == CUDA_ERROR_OUT_OF_MEMORY ? SourceStatus::out_of_memory : SourceStatus::failed,
             0, static_cast<int>(result)};
+}
+
+SourceResult CudaSource::map(DeviceAddress address, std::uint64_t bytes, std::uint64_t piece) {
+    look_for_unseen_work();
+    const SourceResult result = mapped_.map(address, bytes, piece);
+    if (result.status == SourceStatus::done) owner_.order.make_events_ahead();
+    return result;
+}
+
+SourceResult CudaSource::alias(const PieceRun* runs, std::uint32_t count) {
+    look_for_unseen_work();
+    return mapped_.alias(runs, count);
 }
 
 SourceResult CudaSource::release(DeviceAddress address, std::uint64_t) {

@@ -1,9 +1,11 @@
-// MemorySource over cuMemAlloc: segments that work with IPC, peer access and RDMA as any native
-// allocation does.
+// MemorySource over cuMemAlloc (segments that work with IPC, peer access and RDMA as any native
+// allocation does) and, for memory that grows, over vmm_source.h.
 #pragma once
 
 #include "core/pool/memory_source.h"
 #include "shim/cuda_types.h"
+#include "shim/current_context.h"
+#include "shim/vmm_source.h"
 
 #include <atomic>
 
@@ -15,30 +17,36 @@ struct ContextPool;
 class CudaSource final : public MemorySource {
   public:
     // `owner` is the context whose memory it hands out; both outlive the source.
-    CudaSource(Process& process, ContextPool& owner) : process_(process), owner_(owner) {}
+    CudaSource(Process& process, ContextPool& owner);
 
     SourceResult allocate(std::uint64_t bytes) override;
     SourceResult release(DeviceAddress address, std::uint64_t bytes) override;
     std::uint64_t total_bytes() const override { return total_bytes_; }
 
+    SourceResult reserve(std::uint64_t bytes) override { return mapped_.reserve(bytes); }
+    void unreserve(DeviceAddress address, std::uint64_t bytes) override {
+        mapped_.unreserve(address, bytes);
+    }
+    SourceResult map(DeviceAddress address, std::uint64_t bytes, std::uint64_t piece) override;
+    SourceResult unmap(DeviceAddress address, std::uint64_t bytes) override {
+        return mapped_.unmap(address, bytes);
+    }
+    SourceResult alias(const PieceRun* runs, std::uint32_t count) override;
+    SourceResult drop_alias(DeviceAddress address, std::uint64_t bytes) override {
+        return mapped_.drop_alias(address, bytes);
+    }
+
+    VmmSource& mapped() { return mapped_; }
+
     void set_total_bytes(std::uint64_t bytes) { total_bytes_ = bytes; }
 
   private:
+    void look_for_unseen_work();
+
     Process& process_;
     ContextPool& owner_;
+    VmmSource mapped_;
     std::uint64_t total_bytes_ = 0;
-};
-
-// Makes `context` current for a scope, if it is not, and puts the former one back.
-class CurrentContext {
-  public:
-    explicit CurrentContext(CUcontext context);
-    ~CurrentContext();
-    CurrentContext(const CurrentContext&) = delete;
-    CurrentContext& operator=(const CurrentContext&) = delete;
-
-  private:
-    bool pushed_ = false;
 };
 
 } // namespace cachealloc::shim

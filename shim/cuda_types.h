@@ -183,6 +183,7 @@ enum CUpointer_attribute : unsigned {
 };
 
 enum CUmemAllocationType : unsigned {
+    CU_MEM_ALLOCATION_TYPE_PINNED = 1,
     CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
 };
 struct CUmemPoolProps {
@@ -200,7 +201,17 @@ struct CUmemLocation {
 struct CUmemAllocationProp {
     CUmemAllocationType type;
     CUmemAllocationHandleType requestedHandleTypes;
-    CUmemLocation location; // and more
+    CUmemLocation location;
+    void* win32HandleMetaData;
+    struct {
+        unsigned char compressionType;
+        unsigned char gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+};
+enum CUmemAllocationGranularity_flags : unsigned {
+    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
 };
 
 // The formats that CUDA itself works with; those of graphics are looked at by number.
@@ -232,6 +243,7 @@ inline constexpr unsigned kArrayDeferred = 0x80;
 
 enum CUmemAccess_flags : unsigned {
     CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+    CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
 };
 
 struct CUmemAccessDesc {
@@ -251,6 +263,8 @@ enum CUmemPool_attribute : unsigned {
 enum CUdevice_attribute : unsigned {
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
 };
 
 enum CUstreamCaptureMode : unsigned {

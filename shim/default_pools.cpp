@@ -32,6 +32,7 @@ CUresult give(Process& process, Access& access) {
     const CurrentContext scope(access.from);
     const CUresult result = real.cuCtxEnablePeerAccess(owner->handle, 0);
     access.to = result == CUDA_SUCCESS ? owner->handle : nullptr;
+    if (result == CUDA_SUCCESS) return process.contexts.peer_access_given(owner->handle);
     return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : result;
 }
 

@@ -18,8 +18,10 @@ CUresult created(CUresult result, const CUcontext* context, CUdevice device) {
 
 void gone(Process& state, const std::vector<CUcontext>& contexts) {
     record_contexts_ended(state, contexts);
-    for (const CUcontext context : contexts)
+    for (const CUcontext context : contexts) {
         Captures::context_gone(context);
+        state.peers.ended(context);
+    }
 }
 
 template <class Call>
@@ -159,11 +161,24 @@ CUresult hook_cuCtxFromGreenCtx(CUcontext* context, CUgreenCtx green) {
 }
 
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
-    if (Process* const state = process()) state->contexts.enter_finished_everywhere(true);
+    Process* const state = process();
+    if (state != nullptr) state->contexts.enter_finished_everywhere(true);
     const CUresult result = real.cuCtxEnablePeerAccess(peer, flags);
+    if (result == CUDA_SUCCESS && state != nullptr) {
+        const CUresult reachable = state->contexts.peer_access_given(peer);
+        if (reachable != CUDA_SUCCESS) real.cuCtxDisablePeerAccess(peer);
+        return reachable;
+    }
     if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED && claim_peer_access(peer)) {
         return CUDA_SUCCESS;
     }
+    return result;
+}
+
+CUresult hook_cuCtxDisablePeerAccess(CUcontext peer) {
+    const CUresult result = real.cuCtxDisablePeerAccess(peer);
+    Process* const state = process();
+    if (result == CUDA_SUCCESS && state != nullptr) state->contexts.peer_access_taken(peer);
     return result;
 }
 

@@ -17,6 +17,12 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     if (state != nullptr) state->contexts.enter_finished_everywhere(true);
     if (owned.segment == nullptr) return real.cuIpcGetMemHandle(handle, pointer);
     if (owned.live == nullptr) return real.cuIpcGetMemHandle(handle, kNowhere);
+    if (is_growable(*state, pointer, 1)) {
+        log_once("ipc-mapped", LogLevel::error,
+                 "cudaIpcGetMemHandle refused: memory of expandable segments cannot be exported; "
+                 "run this program with CACHEALLOC_CONF=expandable_segments:False");
+        return bad_pointer();
+    }
     if (owned.live->address != owned.segment->base) {
         log_once(
             "ipc-interior", LogLevel::error,

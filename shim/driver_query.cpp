@@ -28,10 +28,17 @@ CUmemoryPool mempool_of(const Block& block) {
     return pool != nullptr ? pool->handle() : nullptr;
 }
 
+CUcontext context_of(const Block& block) {
+    return static_cast<CudaOrder&>(block.segment->pool->fences().order()).owner().handle;
+}
+
 // Replaces what depends on where the allocation begins. The mapping's base and size stay: they are
 // physical natively too, 2 MiB around a block of 1,000 bytes.
 void answer(const Block& block, CUpointer_attribute attribute, void* data) {
     switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: // mapped memory has none
+        if (!asynchronous(block)) *static_cast<CUcontext*>(data) = context_of(block);
+        return;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *static_cast<std::uint64_t*>(data) = buffer_id(block);
         return;
@@ -42,8 +49,8 @@ void answer(const Block& block, CUpointer_attribute attribute, void* data) {
         *static_cast<std::size_t*>(data) = block.requested.load(std::memory_order_relaxed);
         return;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *static_cast<int*>(data) =
-            !asynchronous(block) && block.address == block.segment->base ? 1 : 0;
+        if (asynchronous(block) || block.address != block.segment->base)
+            *static_cast<int*>(data) = 0;
         return;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *static_cast<CUmemoryPool*>(data) = mempool_of(block);

@@ -3,10 +3,44 @@
 //
 // Both the table and the recording are brought up to date before the driver is asked to give
 // anything back, since handle and address may be another thread's at once; a refusal undoes it.
+//
+// The pool's own mappings are no business of the program's, which was told of plain allocations: a
+// call on an address of theirs gets what it would get for one (measured on an H200).
+#include "shim/pooled.h"
 #include "shim/recorded_calls.h"
 #include "shim/room.h"
 
 namespace cachealloc::shim {
+
+namespace {
+
+bool pool_reserves(CUdeviceptr address, std::size_t bytes) {
+    Process* const state = process();
+    return state != nullptr && is_growable(*state, address, bytes);
+}
+
+} // namespace
+
+CUresult hook_cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
+    if (pool_reserves(address, bytes)) return bad_pointer();
+    return real.cuMemAddressFree(address, bytes);
+}
+
+CUresult hook_cuMemSetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
+                             std::size_t count) {
+    if (pool_reserves(address, bytes)) return bad_pointer();
+    return real.cuMemSetAccess(address, bytes, access, count);
+}
+
+CUresult hook_cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                             CUdeviceptr address) {
+    if (!pool_reserves(address, 1)) return real.cuMemGetAccess(flags, location, address);
+    if (flags == nullptr || location == nullptr || owner_of(*process(), address).live == nullptr) {
+        return bad_pointer();
+    }
+    *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
                           const CUmemAllocationProp* properties, unsigned long long flags) {
@@ -30,6 +64,7 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t byte
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
+    if (pool_reserves(reinterpret_cast<CUdeviceptr>(address), 1)) return bad_pointer();
     const CUresult result = real.cuMemRetainAllocationHandle(handle, address);
     Process* const state = process();
     if (result == CUDA_SUCCESS && recorder_of(state) != nullptr) {
@@ -53,6 +88,7 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult hook_cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long flags) {
+    if (pool_reserves(address, bytes)) return bad_pointer();
     return record_alloc(
         trace::CallName::mem_map, bytes,
         [&] { return real.cuMemMap(address, bytes, offset, handle, flags); },
@@ -68,6 +104,7 @@ CUresult hook_cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offse
 
 // One call may end several mappings, and with them memory whose handle was released before.
 CUresult hook_cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
+    if (pool_reserves(address, bytes)) return bad_pointer();
     Process* const state = process();
     Recorder* const recorder = recorder_of(state);
     if (recorder == nullptr) return real.cuMemUnmap(address, bytes);

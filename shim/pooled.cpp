@@ -18,6 +18,15 @@ Owned owner_of(const Process& process, CUdeviceptr pointer) {
     return owned;
 }
 
+bool is_growable(Process& process, CUdeviceptr address, std::uint64_t bytes) {
+    if (!process.options.expandable_segments) return false;
+    bool found = false;
+    process.contexts.for_each([&](ContextPool& pool) {
+        found = found || pool.source.mapped().reserves(address, bytes != 0 ? bytes : 1);
+    });
+    return found;
+}
+
 CUresult bad_pointer() {
     const CUresult trouble = real.cuMemFree_v2(0);
     return trouble != CUDA_SUCCESS ? trouble : CUDA_ERROR_INVALID_VALUE;

@@ -20,6 +20,10 @@ Owned owner_of(const Process& process, CUdeviceptr pointer);
 // must not reach the driver meanwhile.
 Block* find_block(Process& state, CUdeviceptr pointer, bool& ours);
 
+// Whether any of these addresses is reserved for growable memory of a pool. Takes locks where
+// there is such memory.
+bool is_growable(Process& process, CUdeviceptr address, std::uint64_t bytes);
+
 // The driver's code for what a free came to.
 CUresult code_of(const PoolResult& result);
 

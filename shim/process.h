@@ -11,6 +11,7 @@
 #include "core/pool/block_arena.h"
 #include "shim/contexts.h"
 #include "shim/host_watch.h"
+#include "shim/peer_access.h"
 #include "shim/recording.h"
 #include "shim/stream_use.h"
 #include "shim/total_order.h"
@@ -27,6 +28,7 @@ struct DriverCalls {
     std::atomic<std::uint64_t> passed;   // of both: those that the pool did not take on
     std::atomic<std::uint64_t> alloc_ns; // spent in them
     std::atomic<std::uint64_t> free_ns;
+    MappingCalls mapping;
 };
 
 struct Process {
@@ -39,6 +41,7 @@ struct Process {
     BlockArena arena;
     CaptureGate gate;
     Recording recording;
+    PeerAccess peers;
     Contexts contexts;
     DriverCalls calls{};
     TotalOrder total_order;

@@ -58,21 +58,44 @@ void RecordedPool::settled(const Block& block) {
 }
 
 void RecordedPool::segment_allocated(std::uint64_t base, std::uint64_t bytes, bool small) {
-    note_segment(trace::EventKind::segment_alloc, base, bytes, small);
+    note_segment(trace::EventKind::segment_alloc, base, bytes, small ? 0 : trace::kLarge);
 }
 
 void RecordedPool::segment_freed(std::uint64_t base, std::uint64_t bytes, bool small) {
-    note_segment(trace::EventKind::segment_free, base, bytes, small);
+    note_segment(trace::EventKind::segment_free, base, bytes, small ? 0 : trace::kLarge);
+}
+
+void RecordedPool::memory_mapped(std::uint64_t base, std::uint64_t bytes) {
+    note_pieces(trace::EventKind::segment_map, base, bytes);
+}
+
+void RecordedPool::memory_unmapped(std::uint64_t base, std::uint64_t bytes) {
+    note_pieces(trace::EventKind::segment_unmap, base, bytes);
+}
+
+void RecordedPool::alias_mapped(std::uint64_t base, std::uint64_t bytes) {
+    note_segment(trace::EventKind::segment_map, base, bytes, trace::kLarge | trace::kSecond);
+}
+
+void RecordedPool::alias_unmapped(std::uint64_t base, std::uint64_t bytes) {
+    note_segment(trace::EventKind::segment_unmap, base, bytes, trace::kLarge | trace::kSecond);
+}
+
+// One event a piece: what is mapped in one go may be unmapped in another.
+void RecordedPool::note_pieces(trace::EventKind kind, std::uint64_t base, std::uint64_t bytes) {
+    source_.for_each_piece(base, bytes, [&](std::uint64_t address, std::uint64_t size) {
+        note_segment(kind, address, size, trace::kLarge);
+    });
 }
 
 void RecordedPool::note_segment(trace::EventKind kind, std::uint64_t base, std::uint64_t bytes,
-                                bool small) {
+                                std::uint8_t flags) {
     MemoryEvent event;
     event.address = base;
     event.size = bytes;
     event.memory = trace::MemoryType::pooled;
     event.device = context_.device;
-    event.flags = small ? 0 : trace::kLarge;
+    event.flags = flags;
     event.pool = context_.number;
     recorder_->note(kind, event);
 }

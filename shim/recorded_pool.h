@@ -4,6 +4,7 @@
 #include "core/pool_observer.h"
 #include "core/record/recorder.h"
 #include "shim/recorded_contexts.h"
+#include "shim/vmm_source.h"
 
 #include <cstdint>
 
@@ -38,13 +39,18 @@ std::uint64_t recorded_stream(CUstream stream);
 class RecordedPool final : public PoolObserver {
   public:
     // Null: nothing is recorded, and no pool may be given this observer.
-    RecordedPool(Recorder* recorder, RecordedContext context)
-        : recorder_(recorder), context_(context) {}
+    // `source` says which pieces memory consists of.
+    RecordedPool(Recorder* recorder, RecordedContext context, VmmSource& source)
+        : recorder_(recorder), context_(context), source_(source) {}
 
     void freed(const Block& block, bool settled) override;
     void settled(const Block& block) override;
     void segment_allocated(std::uint64_t base, std::uint64_t bytes, bool small) override;
     void segment_freed(std::uint64_t base, std::uint64_t bytes, bool small) override;
+    void memory_mapped(std::uint64_t base, std::uint64_t bytes) override;
+    void memory_unmapped(std::uint64_t base, std::uint64_t bytes) override;
+    void alias_mapped(std::uint64_t base, std::uint64_t bytes) override;
+    void alias_unmapped(std::uint64_t base, std::uint64_t bytes) override;
 
     // The pool has handed out `occupied` bytes for a request of `bytes`.
     void allocated(std::uint64_t address, std::uint64_t bytes, std::uint64_t occupied,
@@ -52,10 +58,13 @@ class RecordedPool final : public PoolObserver {
 
   private:
     MemoryEvent about(const Block& block) const;
-    void note_segment(trace::EventKind kind, std::uint64_t base, std::uint64_t bytes, bool small);
+    void note_segment(trace::EventKind kind, std::uint64_t base, std::uint64_t bytes,
+                      std::uint8_t flags);
+    void note_pieces(trace::EventKind kind, std::uint64_t base, std::uint64_t bytes);
 
     Recorder* const recorder_;
     const RecordedContext context_;
+    VmmSource& source_;
 };
 
 } // namespace cachealloc::shim

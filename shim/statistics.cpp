@@ -21,6 +21,10 @@ Statistics collect_statistics(Process& process) {
     all.driver_free_calls = calls.free.load(std::memory_order_relaxed);
     all.driver_alloc_ns = calls.alloc_ns.load(std::memory_order_relaxed);
     all.driver_free_ns = calls.free_ns.load(std::memory_order_relaxed);
+    all.map_calls = calls.mapping.map.load(std::memory_order_relaxed);
+    all.unmap_calls = calls.mapping.unmap.load(std::memory_order_relaxed);
+    all.map_ns = calls.mapping.map_ns.load(std::memory_order_relaxed);
+    all.unmap_ns = calls.mapping.unmap_ns.load(std::memory_order_relaxed);
     all.passed_calls = calls.passed.load(std::memory_order_relaxed);
     all.query_waits = process.host_watch.query_waits();
     all.mapped_pinned = process.host_watch.reachable.mapped_asked();

@@ -18,6 +18,10 @@ struct Statistics {
     std::uint64_t driver_free_calls = 0;
     std::uint64_t driver_alloc_ns = 0; // spent in them
     std::uint64_t driver_free_ns = 0;
+    std::uint64_t map_calls = 0; // pieces mapped into growable memory, or mapped again
+    std::uint64_t unmap_calls = 0;
+    std::uint64_t map_ns = 0; // spent in them
+    std::uint64_t unmap_ns = 0;
     std::uint64_t passed_calls = 0; // of both: those that the pool did not take on
     std::uint64_t query_waits = 0;
     std::uint64_t mapped_pinned = 0;
@@ -39,6 +43,10 @@ inline constexpr StatisticRow kStatisticRows[] = {
     {"driver_free_calls", &Statistics::driver_free_calls, nullptr},
     {"driver_alloc_ns", &Statistics::driver_alloc_ns, nullptr},
     {"driver_free_ns", &Statistics::driver_free_ns, nullptr},
+    {"map_calls", &Statistics::map_calls, nullptr},
+    {"unmap_calls", &Statistics::unmap_calls, nullptr},
+    {"map_ns", &Statistics::map_ns, nullptr},
+    {"unmap_ns", &Statistics::unmap_ns, nullptr},
     {"passed_calls", &Statistics::passed_calls, nullptr},
     {"query_waits", &Statistics::query_waits, nullptr},
     {"mapped_pinned", &Statistics::mapped_pinned, nullptr},

@@ -131,7 +131,7 @@ void RecorderParts::count(ThreadState& state, const EventRecord& record, int sig
                        sign * static_cast<std::int64_t>(record.size), state.last_time);
     };
     if (is_segment(record)) {
-        change(DeviceQuantity::reserved);
+        if ((record.flags & trace::kSecond) == 0) change(DeviceQuantity::reserved);
     } else if (trace::on_device(record.memory)) {
         change(DeviceQuantity::live);
         if (record.memory == trace::MemoryType::pooled) change(DeviceQuantity::pooled);

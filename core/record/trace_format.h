@@ -192,6 +192,7 @@ enum EventFlag : std::uint8_t {
     kPassed = 4,        ///< alloc: the driver served it although the pool was asked
     kCutStack = 8,      ///< the stack goes on beyond what was kept
     kLarge = 16,        ///< segment_*: holds large blocks
+    kSecond = 32,       ///< segment_map, segment_unmap: of memory that is mapped elsewhere as well
 };
 
 /// Which function of the driver the program called; the names are in call_name().

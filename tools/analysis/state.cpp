@@ -59,14 +59,14 @@ void State::end_pending(std::uint64_t address, std::uint64_t bytes) {
 
 void State::add_segment(const MemorySegment& segment) {
     remove_segment(segment.address);
-    bytes_of(segment.device).reserved += segment.size;
+    if (!segment.second) bytes_of(segment.device).reserved += segment.size;
     segments_.emplace(segment.address, segment);
 }
 
 bool State::remove_segment(std::uint64_t address) {
     const auto found = segments_.find(address);
     if (found == segments_.end()) return false;
-    bytes_of(found->second.device).reserved -= found->second.size;
+    if (!found->second.second) bytes_of(found->second.device).reserved -= found->second.size;
     segments_.erase(found);
     return true;
 }
@@ -97,7 +97,8 @@ MemorySegment segment_of(const Event& event) {
             .device = event.device,
             .pool = event.pool,
             .large = event.has(trace::kLarge),
-            .expandable = part};
+            .expandable = part,
+            .second = event.has(trace::kSecond)};
 }
 
 } // namespace cachealloc::tools

@@ -41,6 +41,7 @@ struct MemorySegment {
     std::uint8_t pool = 255;
     bool large = false;
     bool expandable = false; ///< a part of one that grows: from segment_map
+    bool second = false;     ///< its memory is that of other segments: takes up none
 };
 
 /// Bytes on one device. `live` and `host` count what was asked for, as DeviceCounters do.

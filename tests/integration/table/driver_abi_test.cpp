@@ -101,6 +101,12 @@ SAME(CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 SAME(CU_MEMPOOL_ATTR_USED_MEM_HIGH);
 SAME(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 SAME(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+SAME(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+SAME(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+SAME(CU_MEM_ALLOCATION_TYPE_PINNED);
+SAME(CU_MEM_ACCESS_FLAGS_PROT_NONE);
+SAME(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+SAME(CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 SAME(CU_STREAM_CAPTURE_MODE_GLOBAL);
 SAME(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 SAME(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -155,6 +161,9 @@ static_assert(offsetof(CUlaunchConfig, hStream) == offsetof(::CUlaunchConfig, hS
 static_assert(offsetof(CUlaunchConfig, attrs) == offsetof(::CUlaunchConfig, attrs));
 static_assert(offsetof(CUlaunchConfig, numAttrs) == offsetof(::CUlaunchConfig, numAttrs));
 static_assert(sizeof(CUmemLocation) == sizeof(::CUmemLocation));
+static_assert(sizeof(CUmemAllocationProp) == sizeof(::CUmemAllocationProp));
+static_assert(offsetof(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable) ==
+              offsetof(::CUmemAllocationProp, allocFlags.gpuDirectRDMACapable));
 static_assert(sizeof(CUmemAccessDesc) == sizeof(::CUmemAccessDesc));
 static_assert(offsetof(CUmemAccessDesc, flags) == offsetof(::CUmemAccessDesc, flags));
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
