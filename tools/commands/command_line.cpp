@@ -9,6 +9,7 @@
 #include "tools/commands/replay.h"
 #include "tools/commands/report.h"
 #include "tools/commands/run.h"
+#include "tools/commands/tune.h"
 #include "tools/exports/export.h"
 
 #include <CLI/CLI.hpp>
@@ -48,6 +49,7 @@ class Commands {
         add_check();
         add_export();
         add_replay();
+        add_tune();
         add_options();
     }
 
@@ -254,6 +256,19 @@ class Commands {
         add_pass(sub, replay_.steps, replay_.pool, replay_.json);
     }
 
+    void add_tune() {
+        CLI::App* const sub = command(
+            "tune", "Find the options that reserve least for recorded allocations",
+            "cachealloc tune app.trace --max-driver-calls 1", [this] { return tune_main(tune_); });
+        sub->add_option("file", tune_.file,
+                        "A recording, or a CSV file of events or intervals; the newest recording "
+                        "if left out");
+        sub->add_option("--max-driver-calls", tune_.most_calls,
+                        "Driver calls that a step may make once the program has settled (2)")
+            ->check(CLI::Range(0.0, 1e9));
+        add_pass(sub, tune_.steps, tune_.pool, tune_.json);
+    }
+
     static void add_pass(CLI::App* sub, unsigned& steps, int& pool, bool& json) {
         sub->add_option("--steps", steps, "Steps that the run had, for counts a step (30)")
             ->check(CLI::Range(1, 1000000000));
@@ -279,6 +294,7 @@ class Commands {
     LeakOptions leaks_;
     DiffOptions diff_;
     ReplayOptions replay_;
+    TuneOptions tune_;
     ExportOptions export_;
     std::string conf_;
 };

@@ -20,8 +20,8 @@ void AllocationSequence::release(std::uint32_t id, std::uint32_t stream, bool se
     events.push_back({bytes_[id], id, stream, SequenceOp::release, settled, by_stream});
 }
 
-void AllocationSequence::complete(std::uint32_t id) {
-    events.push_back({bytes_[id], id, 0, SequenceOp::complete, true, false});
+void AllocationSequence::complete(std::uint32_t id, bool by_stream) {
+    events.push_back({bytes_[id], id, 0, SequenceOp::complete, true, by_stream});
 }
 
 } // namespace cachealloc::tools

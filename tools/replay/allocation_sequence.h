@@ -39,9 +39,10 @@ struct RecordedRun {
     std::uint64_t peak_requested = 0; ///< of the same pool
     std::uint8_t pool = 0;
     std::uint8_t device = 0;
-    std::uint32_t pools = 1;               ///< that handed out memory
-    bool whole = true;                     ///< nothing is forgotten or lost
-    bool exported = false;                 ///< memory was shared with other processes
+    std::uint32_t pools = 1;  ///< that handed out memory
+    bool whole = true;        ///< nothing is forgotten or lost
+    bool host_waited = false; ///< most frees that settled at once did so by a wait of the host
+    bool exported = false;    ///< memory was shared with other processes
     std::vector<RecordedSegment> segments; ///< single allocations, in the order of their calls
 };
 
@@ -61,8 +62,8 @@ struct AllocationSequence {
     /// `id` must be live.
     void release(std::uint32_t id, std::uint32_t stream = 0, bool settled = true,
                  bool by_stream = false);
-    /// `id` must have been released unsettled.
-    void complete(std::uint32_t id);
+    /// `id` must have been released unsettled, `by_stream` or not.
+    void complete(std::uint32_t id, bool by_stream = false);
 
   private:
     std::vector<std::uint64_t> bytes_; ///< by id

@@ -41,13 +41,17 @@ class PendingBlocks final : public PoolObserver {
     std::map<DeviceAddress, std::uint64_t> bytes_;
 };
 
-/// Frees of which the recording says that they waited, or whose level knows no fences, settle at
-/// once. Only where some do not is the machinery of fences at work.
+/// Only where some release is not settled at once were fences at work, and streams told apart.
 OrderLevel level_for(const AllocationSequence& sequence) {
-    for (const SequenceEvent& event : sequence.events) {
-        if (!event.settled || event.ordered_by_stream) return OrderLevel::fenced;
-    }
-    return OrderLevel::ordered;
+    const bool ordered = std::ranges::all_of(sequence.events, &SequenceEvent::settled);
+    return ordered ? OrderLevel::ordered : OrderLevel::fenced;
+}
+
+/// A release that was settled at once: by a barrier on the device, or the host waited, which
+/// settles what releases that do not wait left before it too.
+FreeKind settled_kind(const AllocationSequence& sequence) {
+    const bool waited = sequence.recorded && sequence.recorded->host_waited;
+    return waited ? FreeKind::waits_on_host : FreeKind::waits_on_device;
 }
 
 /// The peak of reserved memory; of equal moments the one with most live: when a segment has just
@@ -70,6 +74,7 @@ class Run {
         : sequence_(sequence),
           source_(settings.limit, sequence.recorded ? &sequence.recorded->segments : nullptr),
           order_(sequence.streams > 1), level_(level_for(sequence)),
+          settled_kind_(settled_kind(sequence)),
           pool_(std::make_unique<DevicePool>(host().map, host().arena, source_, order_, level_,
                                              settings.options, observer)),
           placed_(sequence.ids), release_of_(level_ == OrderLevel::ordered ? 0 : sequence.ids) {}
@@ -88,7 +93,8 @@ class Run {
             } else if (event.op == SequenceOp::release) {
                 release(event);
             } else {
-                order_.complete(release_of_[event.id]);
+                if (level_ != OrderLevel::ordered)
+                    order_.complete(release_of_[event.id], event.ordered_by_stream);
             }
         }
         return true;
@@ -117,11 +123,14 @@ class Run {
 
     static NamedStream named(std::uint32_t stream) { return {stream + 1U, stream + 1U}; }
 
+    [[nodiscard]] bool by_stream(const SequenceEvent& event) const {
+        return event.ordered_by_stream && level_ != OrderLevel::ordered;
+    }
+
     bool allocate(const SequenceEvent& event) {
         PoolResult result;
         result.status = PoolStatus::pass_through;
-        if (event.ordered_by_stream)
-            result = pool_->allocate_async(event.bytes, named(event.stream));
+        if (by_stream(event)) result = pool_->allocate_async(event.bytes, named(event.stream));
         if (result.status == PoolStatus::pass_through) result = pool_->allocate(event.bytes);
         if (result.status != PoolStatus::done) return false;
         placed_[event.id] = {result.address, result.size};
@@ -138,11 +147,11 @@ class Run {
         Placed& placed = placed_[event.id];
         cachealloc::Block* const block = host().map.find(placed.address);
         if (level_ != OrderLevel::ordered) release_of_[event.id] = order_.release();
-        if (event.ordered_by_stream) {
+        if (by_stream(event)) {
             pool_->free_async(block, placed.address, named(event.stream));
         } else {
             pool_->free(block, placed.address,
-                        event.settled ? FreeKind::waits_on_device : FreeKind::waits_unnoticed);
+                        event.settled ? settled_kind_ : FreeKind::waits_unnoticed);
         }
         requested_ -= event.bytes;
         rounded_ -= placed.bytes;
@@ -153,6 +162,7 @@ class Run {
     SimulatedSource source_;
     SimulatedOrder order_;
     const OrderLevel level_;
+    const FreeKind settled_kind_;
     std::unique_ptr<DevicePool> pool_;
     std::vector<Placed> placed_; ///< by id
     std::vector<std::uint64_t> release_of_;

@@ -25,8 +25,9 @@ class PoolSequence {
         const bool by_stream = (block.flags & trace::kStreamOrdered) != 0;
         // An address that comes again was reused, whether its completion was seen or not.
         pending_.erase({block.address, 0});
-        live_.insert({block.address, 0},
-                     sequence_.allocate(block.size, stream(block.stream), by_stream));
+        live_.insert(
+            {block.address, 0},
+            sequence_.allocate(block.size, by_stream ? stream(block.stream) : 0, by_stream));
         threads_.insert(block.thread);
         device_ = block.device;
     }
@@ -36,17 +37,18 @@ class PoolSequence {
         const std::uint32_t* const id = live_.find(place);
         if (id == nullptr) return;
         const bool settled = event.has(trace::kSettled);
-        sequence_.release(*id, stream(event.stream), settled, event.has(trace::kStreamOrdered));
-        if (!settled) pending_.insert(place, *id);
+        const bool by_stream = event.has(trace::kStreamOrdered);
+        sequence_.release(*id, by_stream ? stream(event.stream) : 0, settled, by_stream);
+        if (!settled) pending_.insert(place, {*id, by_stream});
         live_.erase(place);
         threads_.insert(event.thread);
     }
 
     void complete(const Event& event) {
         const Place place{event.address, 0};
-        const std::uint32_t* const id = pending_.find(place);
-        if (id == nullptr) return;
-        sequence_.complete(*id);
+        const Pending* const pending = pending_.find(place);
+        if (pending == nullptr) return;
+        sequence_.complete(pending->id, pending->by_stream);
         pending_.erase(place);
     }
 
@@ -78,14 +80,19 @@ class PoolSequence {
     }
 
   private:
+    struct Pending {
+        std::uint32_t id = 0;
+        bool by_stream = false;
+    };
+
     std::uint32_t stream(std::uint64_t handle) {
         return streams_.try_emplace(handle, static_cast<std::uint32_t>(streams_.size()))
             .first->second;
     }
 
     AllocationSequence sequence_;
-    FlatMap<std::uint32_t> live_;    ///< ids by address
-    FlatMap<std::uint32_t> pending_; ///< ids by address
+    FlatMap<std::uint32_t> live_; ///< ids by address
+    FlatMap<Pending> pending_;    ///< by address
     std::map<std::uint64_t, std::uint32_t> streams_;
     std::set<std::uint32_t> threads_;
     std::map<std::uint64_t, std::uint64_t> held_; ///< segments by address
@@ -170,6 +177,8 @@ AllocationSequence read_recording(const std::string& path, int pool,
     const HistoryCounts& counts = history.counts();
     run.whole = history.whole() && counts.lost_frees == 0 && counts.inserted_allocs == 0 &&
                 counts.implied_frees == 0 && trace.header().counters.lost == 0;
+    const std::uint64_t settled = trace.statistics["frees"] - trace.statistics["async_frees"];
+    run.host_waited = 2 * trace.statistics["native_waits"] > settled;
     run.exported = trace.statistics["ipc_exports"] != 0;
     return chosen->second.finish(std::move(run));
 }

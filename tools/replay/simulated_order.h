@@ -7,14 +7,17 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace cachealloc::tools {
 
-/// A context's queues as a recording shows them: an event has finished once the recording says that
-/// the memory of a release at or after it was fit for reuse, or once the host waited for it.
+/// A context's queues as a recording shows them. A fence has finished once the recording says that
+/// the memory of a release at or after it was fit for reuse, or once the host waited for it; a
+/// stream's own event, once the memory of its very release was: that stream gets it unfinished, so
+/// it tells nothing of others.
 ///
-/// Invariant: finished is monotone: what an event stands for is a number of releases, and one
-/// number says up to which of them all have finished.
+/// Invariant: what an event stands for is a number of releases. All up to finished_ have finished,
+/// and nothing ever becomes unfinished.
 ///
 /// Not thread-safe.
 class SimulatedOrder final : public StreamOrder {
@@ -23,8 +26,16 @@ class SimulatedOrder final : public StreamOrder {
 
     /// The next release begins; gives its number.
     std::uint64_t release() { return ++releases_; }
-    /// Everything before release `number` has finished.
-    void complete(std::uint64_t number) { finished_ = std::max(finished_, number); }
+    /// The memory of release `number` is fit for reuse; so has everything before it finished,
+    /// unless it was `by_stream`.
+    void complete(std::uint64_t number, bool by_stream) {
+        if (by_stream) {
+            completed_.resize(std::max(completed_.size(), number + 1));
+            completed_[number] = true;
+        } else {
+            finished_ = std::max(finished_, number);
+        }
+    }
 
     OrderResult record(std::uint32_t event) override {
         stands_for_[event] = releases_;
@@ -32,7 +43,9 @@ class SimulatedOrder final : public StreamOrder {
     }
     OrderResult query(std::uint32_t event) override {
         asked_ = stands_for_[event];
-        return {asked_ <= finished_ ? OrderStatus::done : OrderStatus::pending, 0};
+        const bool done = asked_ <= finished_ || (event >= Fences::kEvents && asked_ != 0 &&
+                                                  asked_ < completed_.size() && completed_[asked_]);
+        return {done ? OrderStatus::done : OrderStatus::pending, 0};
     }
     OrderResult wait_on_device(std::uint32_t) override { return {}; }
     OrderResult record_on(StreamHandle, std::uint32_t event) override { return record(event); }
@@ -50,6 +63,7 @@ class SimulatedOrder final : public StreamOrder {
     std::uint64_t releases_ = 0;
     std::uint64_t finished_ = 0;
     std::uint64_t asked_ = 0;
+    std::vector<bool> completed_; ///< releases by a stream
     std::array<std::uint64_t, Fences::kEvents + StreamEvents::kEvents> stands_for_{};
 };
 
