@@ -10,6 +10,7 @@
 //   --rounds N (20)   --reader-us N (3000)
 #include "tests/gpu/late_kernels.cuh"
 
+#include <algorithm>
 #include <vector>
 
 namespace {
@@ -211,6 +212,45 @@ Outcome free_between(Launcher& launcher, int rounds) {
     return outcome;
 }
 
+// The same with memory that a pool may have mapped twice: pieces are freed, one of them still read,
+// and wanted back as one block (stitched.cu).
+Outcome free_pieces_between(Launcher& launcher, int rounds) {
+    constexpr std::size_t kPiece = std::size_t{4} << 20;
+    constexpr std::size_t kPieces = 3;
+    Outcome outcome;
+    std::vector<unsigned char*> posts;
+    std::vector<unsigned char*> all;
+    for (std::size_t i = 0; i < 2 * kPieces; ++i)
+        all.push_back(launcher.filled(kPiece));
+    std::sort(all.begin(), all.end());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i % 2 == 0) {
+            CUDA_CHECK(cudaFree(all[i]));
+        } else {
+            posts.push_back(all[i]);
+        }
+    }
+    for (int round = 0; round < rounds; ++round) {
+        std::vector<unsigned char*> pieces;
+        for (std::size_t i = 0; i < kPieces; ++i)
+            pieces.push_back(launcher.filled(kPiece));
+        launcher.read(pieces.front(), kPiece);
+        for (unsigned char* piece : pieces)
+            CUDA_CHECK(cudaFree(piece));
+        void* again = nullptr;
+        CUDA_CHECK(cudaMalloc(&again, kPieces * kPiece));
+        launcher.write(static_cast<unsigned char*>(again), kPieces * kPiece);
+        outcome.wrong += launcher.take().wrong;
+        outcome.reused += again == pieces.front() ? 1 : 0;
+        ++outcome.cases;
+        CUDA_CHECK(cudaFree(again));
+        CUDA_CHECK(cudaDeviceSynchronize());
+    }
+    for (unsigned char* post : posts)
+        CUDA_CHECK(cudaFree(post));
+    return outcome;
+}
+
 unsigned long long report(const char* what, const Outcome& outcome) {
     std::printf("%s: %d cases, %llu bytes wrong\n", what, outcome.cases, outcome.wrong);
     std::fprintf(stderr, "dependent_launch: %s: the address came back in %d of %d cases\n", what,
@@ -243,6 +283,8 @@ int main(int argc, char** argv) {
         Launcher launcher(one, wait_ns);
         wrong += report(one == stream ? "blocking stream of several" : "non-blocking stream",
                         free_between(launcher, rounds));
+        wrong += report(one == stream ? "blocking stream, in pieces" : "non-blocking, in pieces",
+                        free_pieces_between(launcher, rounds));
         std::fprintf(
             stderr,
             "gpu-dependent: {\"stream\": \"%s\", \"early\": %d, \"early_after_own_event\": "

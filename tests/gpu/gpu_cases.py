@@ -16,6 +16,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from cupti_cases import pinned_memory, submits_seen  # noqa: E402
+from expandable_cases import (ipc, oversize, stitched, stitched_off, torch_compiled,  # noqa: E402
+                              torch_memory, torch_oversize)
 from fragmentation_cases import ragged_figures, replay_figures  # noqa: E402
 from figure_cases import cupy_figures, torch_figures  # noqa: E402
 from graph_cases import all_captures  # noqa: E402
@@ -83,6 +85,13 @@ CASES = {
     "ragged_resnet_figures": ("fragmentation", None, ragged_figures(
         "resnet", "ResNet-50 training, 128 to 320 pixels", 12, 200)),
     "replay_figures": ("fragmentation", None, replay_figures),
+    "stitched_off": ("expandable", None, stitched_off),
+    "stitched": ("expandable", None, stitched),
+    "oversize": ("expandable", None, oversize),
+    "ipc": ("expandable", None, ipc),
+    "torch_memory": ("expandable", None, torch_memory),
+    "torch_oversize": ("expandable", None, torch_oversize),
+    "torch_compiled": ("expandable", None, torch_compiled),
     "record_leak": ("record", None, record_leak),
     "record_oom": ("record", None, record_oom),
     "record_torch": ("record", None, record_torch),
@@ -93,8 +102,8 @@ CASES = {
     "two_devices": ("pair", None, two_devices),
     "all_reduce": ("pair", None, all_reduce),
 }
-SECTIONS = ("tests", "apps", "order", "cupti", "capture", "figures", "fragmentation", "record",
-            "pair", "python")
+SECTIONS = ("tests", "apps", "order", "cupti", "capture", "figures", "fragmentation", "expandable",
+            "record", "pair", "python")
 
 
 # Programs of tests/apps that the table above already runs.

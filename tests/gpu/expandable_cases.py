@@ -1,0 +1,190 @@
+"""Cases of growable memory (expandable_segments:True): blocks whose memory is mapped twice, requests
+that only pieces can serve, export to another process, PyTorch operations that look at memory itself.
+"""
+
+import json
+import re
+import sys
+
+from fragmentation_cases import CLASSIC_CONF, EXPANDABLE_CONF, TIGHT
+from harness import SKIPPED, tagged
+from judge import FAIL, HERE, NO_CACHE, PASS, SKIP, Outcome, difference, fail, has_module, under_shim
+from record_cases import EXPANDABLE
+
+STATS = "record:off,stats:True,"
+MIXES = 5
+# name -> settings; every one must answer as natively
+CONFS = {"classic": STATS + CLASSIC_CONF, "expandable": STATS + EXPANDABLE_CONF,
+         "expandable, free:async": f"{STATS}free:async,{EXPANDABLE_CONF}"}
+TIGHT_CONFS = {"expandable": STATS + EXPANDABLE_CONF + TIGHT,
+               "expandable, free:async": f"{STATS}free:async,{EXPANDABLE_CONF}{TIGHT}"}
+
+
+def same_output(harness, command, confs, python=False, extra=None, timeout=100):
+    """Natively and under the shim with each of the settings, all at once: the same output, status 0."""
+    keep = dict(command=command, python=python, timeout=timeout)
+    runs = harness.run_all([dict(mode="native", extra=extra, **keep)] + [
+        dict(mode="default", conf=conf, extra=extra, **keep) for conf in confs.values()])
+    native = runs[0]
+    if native.status == SKIPPED:
+        return Outcome(SKIP, native.out.strip())
+    if not native.ok:
+        return Outcome(SKIP, f"natively: {native.why()}", runs=[native])
+    for name, run in zip(confs, runs[1:]):
+        wrong = under_shim(run)
+        if wrong or run.out != native.out:
+            return fail(f"{name}: {wrong or difference(native.out, run.out)}", native, run)
+    return Outcome(PASS, " | ".join(native.out.strip().splitlines())[-200:], runs=runs)
+
+
+def aliases(run):
+    """{direction: counts} of the mixes that a run of `stitched` tried, added up."""
+    sums = {}
+    for direction, text in re.findall(r"^gpu-stitched-\d-(\w+): (\{.*\})$", run.err, re.MULTILINE):
+        into = sums.setdefault(direction, {})
+        for key, value in json.loads(text).items():
+            into[key] = into.get(key, 0) + value
+    return sums
+
+
+def alias_text(name, sums):
+    return f"{name}: " + "; ".join(
+        f"{direction}: {one['cases']} cases, {one['aliased']} in the same memory elsewhere, "
+        f"{one['corrupted']} corrupted" for direction, one in sums.items())
+
+
+def stitched(harness):
+    """Late readers through one mapping, writers through the other: no byte may differ."""
+    program = harness.binary("gpu/stitched")
+    if program is None:
+        return fail("not built: gpu/stitched")
+    native = harness.run([program, "--mix", 1], "native", timeout=100)
+    if not native.ok:
+        return fail(f"natively: {native.why()} {native.out[-300:]}", native)
+    lines = []
+    for name, conf in TIGHT_CONFS.items():
+        for tooth in (4096, 16384):
+            run = harness.run([program, "--peek", "--tooth-kib", tooth], "default", conf=conf,
+                              timeout=100)
+            sums = aliases(run)
+            lines.append(alias_text(f"{name}, {tooth >> 10} MiB", sums))
+            wrong = under_shim(run)
+            if wrong:
+                return Outcome(FAIL, f"{name}: {wrong} {run.out[-600:]}", runs=[run], lines=lines)
+            if sum(one["aliased"] for one in sums.values()) == 0:
+                return Outcome(FAIL, f"{name}: no memory was mapped twice", runs=[run], lines=lines)
+    return Outcome(PASS, lines=lines)
+
+
+def stitched_off(harness):
+    """Without order the same program must be seen to corrupt, through both mappings."""
+    program = harness.binary("gpu/stitched")
+    if program is None:
+        return fail("not built: gpu/stitched")
+    conf = TIGHT_CONFS["expandable, free:async"]
+    off = {"CACHEALLOC_TEST_DISABLE": "fence,stream_event,finished_only"}
+    run = harness.run([program, "--peek", "--mix", 1], "default", conf=conf, testing=True,
+                      extra=off, timeout=100)
+    sums = aliases(run)
+    lines = [f"{direction}: {one['unordered_corrupted']} corrupted of {one['unordered']} that "
+             "nothing orders" for direction, one in sums.items()]
+    if len(sums) < 2 or any(one["unordered"] == 0 or
+                            one["unordered_corrupted"] < 0.9 * one["unordered"]
+                            for one in sums.values()):
+        return Outcome(FAIL, f"rules off, and still: {'; '.join(lines) or run.why()}", runs=[run],
+                       lines=lines)
+    return Outcome(PASS, lines=lines)
+
+
+def oversize(harness):
+    """2 GiB from 8 GiB that are cached in smaller parts, on a full device."""
+    program = harness.binary("gpu/oversize")
+    if program is None:
+        return fail("not built: gpu/oversize")
+    lines, problems, runs = [], [], []
+    confs = {"native": None, **CONFS}
+    for name, conf in confs.items():
+        run = harness.run([program], "native" if conf is None else "default", conf=conf, timeout=100)
+        runs.append(run)
+        answers = {kind: tagged(run.err, f"gpu-oversize-{kind}") for kind in ("whole", "held")}
+        if not run.ok or None in answers.values():
+            return Outcome(FAIL, f"{name}: {run.why()} {run.out[-200:]}", runs=[run], lines=lines)
+        lines.append(f"{name}: " + "; ".join(
+            f"{kind} {'served' if one['served'] else 'out of memory'} ({one['ms']:.1f} ms)"
+            for kind, one in answers.items()))
+        # Classic segments that a small live block holds cannot be put together.
+        must = ("whole",) if name == "classic" else ("whole", "held")
+        problems += [f"{name}: {kind} not served" for kind in must if not answers[kind]["served"]]
+    if problems:
+        return Outcome(FAIL, "; ".join(problems), runs=runs, lines=lines)
+    return Outcome(PASS, lines=lines)
+
+
+def torch_oversize(harness):
+    """The same through PyTorch: its own allocator, and the shim in its place."""
+    if not has_module(harness, "torch"):
+        return Outcome(SKIP, "no module torch")
+    ways = {"PyTorch's own": (None, {}), "PyTorch's own, expandable": (None, EXPANDABLE),
+            "shim, classic": (CONFS["classic"], NO_CACHE),
+            "shim, expandable": (CONFS["expandable"], NO_CACHE)}
+    lines, problems, runs = [], [], []
+    for name, (conf, extra) in ways.items():
+        for arguments in ((), ("--held",)):  # one after another: each fills the device
+            run = harness.run([sys.executable, HERE / "torch_oversize.py", *arguments],
+                              "native" if conf is None else "default", conf=conf, python=True,
+                              extra=extra, timeout=100)
+            runs.append(run)
+            if run.status == SKIPPED:
+                return Outcome(SKIP, run.out.strip())
+            kind = "held" if arguments else "whole"
+            if not run.ok:
+                return Outcome(FAIL, f"{name}, {kind}: {run.why()}", runs=[run], lines=lines)
+            answer = json.loads(run.out)
+            lines.append(f"{name}, {kind}: {'served' if answer['served'] else 'out of memory'}" + (
+                f" with {answer['cached_mib']} MiB cached, {answer['flushes']} flushes, "
+                f"{answer['device_frees']} cudaFree" if not extra.get(next(iter(NO_CACHE))) else ""))
+            if conf and not answer["served"] and (name, kind) != ("shim, classic", "held"):
+                problems.append(lines[-1])
+    if problems:
+        return Outcome(FAIL, "; ".join(problems), runs=runs, lines=lines)
+    return Outcome(PASS, lines=lines)
+
+
+def ipc(harness):
+    """Memory for another process: a clear error for what came too early, then as natively."""
+    program = harness.binary("gpu/ipc")
+    if program is None:
+        return fail("not built: gpu/ipc")
+    native = harness.run([program], "native")
+    if native.status == SKIPPED:
+        return Outcome(SKIP, native.out.strip())
+    if not native.ok:
+        return fail(f"natively: {native.why()}", native)
+    lines = []
+    for name, conf in CONFS.items():
+        run = harness.run([program], "default", conf=conf)
+        answer = tagged(run.err, "gpu-ipc")
+        if not run.ok or answer is None:
+            return fail(f"{name}: {run.why()} {run.out.strip()}", native, run)
+        said = [line for line in run.err.splitlines()
+                if line.startswith("cachealloc:") and "expandable_segments" in line]
+        lines.append(f"{name}: early {answer['early']}, later {answer['later']}")
+        lines += [f"    {line[:160]}" for line in said]
+        if answer["early"] != "cudaSuccess" and not said:
+            return Outcome(FAIL, f"{name}: refused without naming the option", runs=[run],
+                           lines=lines)
+    return Outcome(PASS, lines=lines)
+
+
+def torch_memory(harness):
+    if not has_module(harness, "torch"):
+        return Outcome(SKIP, "no module torch")
+    return same_output(harness, [sys.executable, HERE / "torch_vmm.py"], CONFS, True, NO_CACHE)
+
+
+def torch_compiled(harness):
+    if not has_module(harness, "torch") or not has_module(harness, "triton"):
+        return Outcome(SKIP, "no module torch or triton")
+    confs = {"expandable": CONFS["expandable"]}
+    return same_output(harness, [sys.executable, HERE / "torch_vmm.py", "--compile"], confs, True,
+                       {**NO_CACHE, "TORCHINDUCTOR_CACHE_DIR": str(harness.scratch("inductor"))})
