@@ -3,14 +3,13 @@ and expandable, beside PyTorch's own allocator, taking turns; and what `cacheall
 their recordings.
 """
 
-import json
 import re
 import sys
 
 from figure_cases import turns
 from harness import table
 from judge import HERE, NO_CACHE, PASS, SKIP, Outcome, has_module
-from record_cases import EXPANDABLE, Wrong, judged, recorded, tool
+from record_cases import EXPANDABLE, Wrong, judged, recorded, tool_json
 
 CLASSIC_CONF, EXPANDABLE_CONF = "expandable_segments:False", "expandable_segments:True"
 TIGHT = ",slack_mb:0,slack_percent:0"
@@ -22,6 +21,8 @@ SHIM_WAYS = {
     "shim, expandable": EXPANDABLE_CONF,
     "shim, expandable, no slack": EXPANDABLE_CONF + TIGHT,
 }
+# Of `cachealloc replay`.
+POLICIES = ("pytorch", "pytorch-expandable", "greedy")
 # Counters that say what the driver was asked for, whatever else a statistics line holds.
 CALLS = re.compile(r"driver_(alloc|free)_calls|segment_(allocs|frees)|stitch|alias|remap|piece|"
                    r"unmap|_maps|map_calls|growth")
@@ -91,10 +92,7 @@ def ragged_figures(model, title, steps, limit):
 
 def replayed(harness, trace, *arguments):
     """What `cachealloc replay` says of a recording."""
-    text = tool(harness, "replay", trace, "--json", *arguments)
-    answer = json.loads(text)
-    found = answer.get("replays", answer)
-    return found[0] if isinstance(found, list) else found
+    return tool_json(harness, "replay", trace, *arguments)["replays"][0]
 
 
 def prediction(name, one, own):
@@ -118,7 +116,7 @@ def replay_figures(harness):
     def one(model, conf, trace):
         return recorded(harness, [sys.executable, HERE / "torch_ragged.py", "--model", model,
                                   "--steps", steps], trace, extra=NO_CACHE,
-                        conf=f"stats:True,ring_mb:64,{conf}")
+                        conf=f"stats:True,stacks:off,ring_mb:64,{conf}")
 
     traces = {key: harness.scratch(f"ragged{number}.trace") for number, key in enumerate(jobs)}
     runs = dict(zip(jobs, harness.all_at_once(
@@ -128,5 +126,10 @@ def replay_figures(harness):
         if runs[key].stats is None:
             raise Wrong(f"{key}: no cachealloc-stats line", runs[key])
         found = replayed(harness, traces[key], "--steps", str(steps))
-        lines.append(prediction(", ".join(key), found.get("replay", found), runs[key].stats))
+        lines.append(prediction(", ".join(key), found, runs[key].stats))
+    for model in ("gpt", "resnet"):
+        trace = traces[model, next(iter(SHIM_WAYS))]
+        ratios = [f"{policy} {replayed(harness, trace, '--policy', policy)['ratio']:.3f}"
+                  for policy in POLICIES]
+        lines.append(f"{model}, replayed by other rules: {', '.join(ratios)}")
     return Outcome(PASS, lines=lines)
