@@ -108,6 +108,7 @@ inline void advance_ns(std::uint64_t ns) {
 }
 
 // Any setting of the SIMCUDA variable at run time (see README.md); false if the key is unknown.
+// get("used_bytes"): physical memory of all devices that is in use.
 inline bool set(const char* key, std::uint64_t value) {
     return api().set != nullptr && api().set(key, value) != 0;
 }

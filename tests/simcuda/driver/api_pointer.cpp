@@ -35,7 +35,7 @@ CUresult attribute(void* data, CUpointer_attribute what, const Allocation& a, CU
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         put<int>(data, 0);
-        return CUDA_SUCCESS;
+        return a.kind == Memory::mapped ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         put<unsigned long long>(data, a.buffer_id);
         return CUDA_SUCCESS;
@@ -61,7 +61,7 @@ CUresult attribute(void* data, CUpointer_attribute what, const Allocation& a, CU
         put<unsigned long long>(data, 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        put<int>(data, a.kind == Memory::device ? 1 : 0);
+        put<int>(data, a.kind == Memory::device || a.rdma ? 1 : 0);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         put<CUDA_POINTER_ATTRIBUTE_ACCESS_FLAGS>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
@@ -150,8 +150,12 @@ SIM_EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribu
 SIM_EXPORT CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute what,
                                           CUdeviceptr p) {
     SIM_ENTER(cuPointerSetAttribute);
-    return value != nullptr && what == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
-                   world().map.find(p) != nullptr
+    const auto a = world().map.find(p);
+    if (value != nullptr && what == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && a != nullptr &&
+        a->kind == Memory::mapped) {
+        return CUDA_ERROR_NOT_SUPPORTED; // as measured
+    }
+    return value != nullptr && what == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && a != nullptr
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_VALUE;
 }

@@ -13,6 +13,7 @@ struct Physical {
     std::size_t size = 0;
     int device = 0;
     int file = -1;
+    std::uintptr_t identity = 0;
     unsigned handles = 1;
     unsigned mappings = 0;
     CUmemAllocationProp prop{};
@@ -41,9 +42,15 @@ void collect(std::uint64_t serial) {
     const auto it = physicals().find(serial);
     if (it != physicals().end() && it->second.handles == 0 && it->second.mappings == 0) {
         world().devices[static_cast<std::size_t>(it->second.device)]->memory.give(it->second.size);
+        world().oracle.forget(it->second.identity, it->second.identity + it->second.size);
         close(it->second.file);
         physicals().erase(it);
     }
+}
+
+// A device without these functions, by a setting.
+bool supported() {
+    return world().setting("vmm") != 0;
 }
 
 bool whole(std::uint64_t n) {
@@ -90,6 +97,9 @@ SIM_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* out, size_t size, size_t al
         (alignment & (alignment - 1)) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (!supported()) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     const std::size_t align = std::max(alignment, kGranule);
     Reservation r;
     r.bytes = size + align;
@@ -123,11 +133,15 @@ SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t size,
                                 const CUmemAllocationProp* prop, unsigned long long flags) {
     SIM_ENTER(cuMemCreate);
     static std::uint64_t next = 0;
+    static std::uintptr_t next_identity = std::uintptr_t{1} << 62;
     World& w = world();
     if (out == nullptr || prop == nullptr || size == 0 || !whole(size) || flags != 0 ||
         prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->location.id < 0 ||
         static_cast<std::size_t>(prop->location.id) >= w.devices.size()) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!supported()) {
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
     DeviceMemory& memory = w.devices[static_cast<std::size_t>(prop->location.id)]->memory;
     if (!memory.take(size)) {
@@ -143,6 +157,8 @@ SIM_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* out, size_t size,
     p.size = size;
     p.device = prop->location.id;
     p.prop = *prop;
+    p.identity = next_identity;
+    next_identity += size;
     physicals()[p.serial] = p;
     *out = p.serial;
     return CUDA_SUCCESS;
@@ -191,6 +207,9 @@ SIM_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset,
         !reserved(p, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (offset != 0 || size != it->second.size) {
+        return CUDA_ERROR_NOT_SUPPORTED; // only whole, as measured
+    }
     const auto next = w.map.all().lower_bound(p);
     if (w.map.find(p) != nullptr || (next != w.map.all().end() && next->first < p + size)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -205,6 +224,8 @@ SIM_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset,
     a.device = it->second.device;
     a.accessible = false;
     a.physical = handle;
+    a.identity = it->second.identity;
+    a.rdma = it->second.prop.allocFlags.gpuDirectRDMACapable != 0;
     w.map.add(std::move(a));
     ++it->second.mappings;
     return CUDA_SUCCESS;
@@ -217,11 +238,17 @@ SIM_EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccess
     if (all.empty() || desc == nullptr || count == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const bool accessible = desc[0].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
     for (const auto& a : all) {
-        a->accessible = accessible;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+                a->reached_from.erase(desc[i].location.id);
+            } else {
+                a->reached_from.insert(desc[i].location.id);
+            }
+        }
+        a->accessible = !a->reached_from.empty();
+        set_accessible(reinterpret_cast<void*>(a->base), a->size, a->accessible);
     }
-    set_accessible(reinterpret_cast<void*>(p), size, accessible);
     return CUDA_SUCCESS;
 }
 
@@ -229,10 +256,13 @@ SIM_EXPORT CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocatio
                                    CUdeviceptr p) {
     SIM_ENTER(cuMemGetAccess);
     const auto a = world().map.find(p);
-    if (flags == nullptr || location == nullptr || a == nullptr || a->kind != Memory::mapped) {
+    if (flags == nullptr || location == nullptr || a == nullptr ||
+        (a->kind != Memory::mapped && a->kind != Memory::device)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *flags = a->accessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    // Of plain allocations it says none, as measured.
+    *flags = a->reached_from.count(location->id) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                      : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 

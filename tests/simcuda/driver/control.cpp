@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "guard.h"
 
@@ -137,6 +138,13 @@ SIM_EXPORT int simcuda_set(const char* key, std::uint64_t value) {
 
 SIM_EXPORT std::uint64_t simcuda_get(const char* key) {
     Control control;
+    if (std::strcmp(key, "used_bytes") == 0) {
+        std::uint64_t used = 0;
+        for (const auto& device : World::get().devices) {
+            used += device->memory.used();
+        }
+        return used;
+    }
     return World::get().setting(key);
 }
 

@@ -200,6 +200,20 @@ void World::finish(const OpPtr& op) {
 
 namespace {
 
+// Whether rights to mapped memory suffice: a kernel needs its own device's, a copy somebody's.
+bool may_reach(const AddressMap& map, std::uintptr_t p, std::size_t bytes, bool kernel,
+               int device) {
+    for (std::uintptr_t at = p; at < p + bytes;) {
+        const auto a = map.find(at);
+        if (a->kind == Memory::mapped &&
+            (a->reached_from.empty() || (kernel && a->reached_from.count(device) == 0))) {
+            return false;
+        }
+        at = a->end();
+    }
+    return true;
+}
+
 // Whether kernels of the context may touch memory of another device: enabled peers do not share
 // pools, whose access is a matter of their own.
 bool reaches(const Context& ctx, const Allocation& a) {
@@ -247,7 +261,7 @@ void World::check_accesses(const OpPtr& op) {
             op->ctx->fault() = CUDA_ERROR_ILLEGAL_ADDRESS;
             return;
         }
-        if (covered && !allocation->accessible) {
+        if (covered && !may_reach(map, a.begin, a.bytes, op->work.kernel, op->ctx->device)) {
             error(*op->label + " touches mapped memory without access rights");
             op->ctx->fault() = CUDA_ERROR_ILLEGAL_ADDRESS;
             return;
@@ -266,18 +280,43 @@ void World::check_accesses(const OpPtr& op) {
         }
         const Stamp stamp{op->slot, op->epoch, op->id, op->label};
         const Clock& clock = a.early && op->early_clock ? *op->early_clock : op->clock;
-        for (const Race& r : oracle.access(a.begin, a.begin + a.bytes, a.write, stamp, clock)) {
+        check_order(a.begin, a.bytes, a.write, stamp, clock);
+    }
+}
+
+// Two accesses conflict where they touch the same memory, whichever mappings they go through.
+void World::check_order(std::uintptr_t p, std::size_t bytes, bool write, const Stamp& stamp,
+                        const Clock& clock) {
+    const std::uintptr_t end = p + bytes;
+    while (p < end) {
+        const auto a = map.find(p);
+        const bool mapped = a != nullptr && a->kind == Memory::mapped;
+        const std::uintptr_t stop = mapped ? std::min(end, a->end()) : end;
+        const std::uintptr_t shift = mapped ? a->identity - a->base : 0;
+        for (Race r : oracle.access(p + shift, stop + shift, write, stamp, clock)) {
+            r.begin -= shift;
+            r.end -= shift;
             race(r);
         }
+        if (mapped) {
+            mapping_users.access(p, stop, write, stamp, clock);
+        }
+        p = stop;
+    }
+}
+
+void World::host_unmaps(std::uintptr_t p, std::size_t bytes, const char* label) {
+    const Stamp stamp{0, ++epochs_[0], ++next_op_, std::make_shared<const std::string>(label)};
+    host_[0] = stamp.epoch;
+    for (const Race& r : mapping_users.access(p, p + bytes, true, stamp, host_)) {
+        race(r);
     }
 }
 
 void World::host_access(std::uintptr_t p, std::size_t bytes, bool write, const char* label) {
     const Stamp stamp{0, ++epochs_[0], ++next_op_, std::make_shared<const std::string>(label)};
     host_[0] = stamp.epoch;
-    for (const Race& r : oracle.access(p, p + bytes, write, stamp, host_)) {
-        race(r);
-    }
+    check_order(p, bytes, write, stamp, host_);
     if (write) {
         published_[p] = host_; // whoever waits for this value comes behind what the host knows
     }

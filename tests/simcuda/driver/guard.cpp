@@ -152,12 +152,20 @@ void check_release(const Allocation& a, const char* by) {
         return;
     }
     // Whoever takes memory away must know that its users are done.
-    w.host_access(a.base, a.size, true, by);
+    if (a.kind == Memory::mapped) {
+        w.host_unmaps(a.base, a.size, by);
+    } else {
+        w.host_access(a.base, a.size, true, by);
+    }
 }
 
 void drop_allocation(const std::shared_ptr<Allocation>& a) {
     World& w = World::get();
-    w.oracle.forget(a->base, a->end());
+    if (a->kind == Memory::mapped) {
+        w.mapping_users.forget(a->base, a->end()); // the memory may live on
+    } else {
+        w.oracle.forget(a->base, a->end());
+    }
     w.map.remove(a->base);
     DeviceMemory& memory = w.devices[static_cast<std::size_t>(a->device)]->memory;
     switch (a->kind) {

@@ -90,9 +90,12 @@ struct Allocation {
     std::uint64_t buffer_id = 0;
     unsigned flags = 0;
     std::shared_ptr<Pool> pool;
-    bool freeing = false;       // given to a stream-ordered free that has not run yet
-    bool accessible = true;     // mapped memory is not before cuMemSetAccess
-    std::uint64_t physical = 0; // for mapped memory: serial of the physical memory
+    bool freeing = false;        // given to a stream-ordered free that has not run yet
+    bool accessible = true;      // mapped memory is not before cuMemSetAccess
+    std::uint64_t physical = 0;  // for mapped memory: serial of the physical memory
+    std::uintptr_t identity = 0; // and where its bytes lie in the oracle's eyes, however mapped
+    std::set<int> reached_from;  // and the devices that may touch it
+    bool rdma = false;           // and whether network cards may be given it
 
     bool on_host() const { return kind == Memory::pinned || kind == Memory::registered; }
     std::uintptr_t end() const { return base + size; }

@@ -24,6 +24,7 @@ const std::map<std::string, std::uint64_t>& defaults() {
         {"call_ns", 500},    // virtual host time of one call
         {"kernel_ns", 2000}, // of a kernel whose twin does not say
         {"copy_mb_per_ms", 50},
+        {"vmm", 1},          // whether memory can be mapped into reserved addresses
         {"expect_races", 0}, // findings do not change the exit status
         {"deadlock_s", 20},  // real time without any progress
         {"fault", 0},        // the n-th kernel from now faults

@@ -51,7 +51,8 @@ class World {
     bool ended = false;
     std::vector<std::unique_ptr<Device>> devices;
     AddressMap map;
-    Oracle oracle;
+    Oracle oracle;        // mapped memory by its identity, the rest by address
+    Oracle mapping_users; // mapped memory by address: who has used which mapping
     Handles<CUcontext, Context> contexts;
     std::map<CUcontext, ContextPtr> dead_contexts; // until their handle is given out again
     std::map<CUgreenCtx, ContextPtr> greens;
@@ -114,6 +115,9 @@ class World {
     // The host touches memory itself, or takes it away (`label` says how).
     void host_access(std::uintptr_t p, std::size_t bytes, bool write,
                      const char* label = "the host");
+    // The host ends a mapping: whoever used it must be known to be done, other mappings of the same
+    // memory may be in use.
+    void host_unmaps(std::uintptr_t p, std::size_t bytes, const char* label);
 
     StreamPtr make_stream(const ContextPtr& ctx, StreamKind kind, unsigned flags, int priority);
     void retire_stream(const StreamPtr& s);
@@ -129,6 +133,8 @@ class World {
     void start_if_ready(const OpPtr& op);
     void finish(const OpPtr& op);
     void check_accesses(const OpPtr& op);
+    void check_order(std::uintptr_t p, std::size_t bytes, bool write, const Stamp& stamp,
+                     const Clock& clock);
     void run_host_code(const OpPtr& op);
     void callback_thread();
     void depend(const OpPtr& op, const OpPtr& before);

@@ -144,9 +144,13 @@ TEST_CASE("a range over neighbouring mappings is one to copies, a gap is not") {
     Device device;
     CUdeviceptr p = 0;
     REQUIRE(cuMemAddressReserve(&p, 4 * kPage, 0, 0, 0) == CUDA_SUCCESS);
-    const CUmemGenericAllocationHandle h = physical(2 * kPage);
+    const CUmemGenericAllocationHandle h = physical(kPage);
+    const CUmemGenericAllocationHandle large = physical(2 * kPage);
+    CHECK(cuMemMap(p, kPage, 0, large, 0) == CUDA_ERROR_NOT_SUPPORTED); // only whole
+    CHECK(cuMemMap(p, kPage, kPage, large, 0) == CUDA_ERROR_NOT_SUPPORTED);
+    REQUIRE(cuMemRelease(large) == CUDA_SUCCESS);
     REQUIRE(cuMemMap(p, kPage, 0, h, 0) == CUDA_SUCCESS);
-    REQUIRE(cuMemMap(p + kPage, kPage, kPage, h, 0) == CUDA_SUCCESS);
+    REQUIRE(cuMemMap(p + kPage, kPage, 0, h, 0) == CUDA_SUCCESS);
     allow(p, 2 * kPage);
     CHECK(cuMemsetD8(p + 1, 1, 2 * kPage - 1) == CUDA_SUCCESS);
     CHECK(cuMemsetD8(p + 1, 1, 2 * kPage) == CUDA_ERROR_INVALID_VALUE);
@@ -178,4 +182,119 @@ TEST_CASE("cuMemUnmap does not wait, so unmapping what is still used is an error
         REQUIRE(cuMemUnmap(p, kPage) == CUDA_SUCCESS);
         CHECK(control::errors() + control::races() == 0);
     }
+}
+
+namespace {
+
+// Two pages and a second mapping of them, the pages in the other order.
+struct Alias {
+    CUdeviceptr first = 0;
+    CUdeviceptr second = 0;
+    CUmemGenericAllocationHandle pages[2] = {physical(kPage), physical(kPage)};
+
+    Alias() {
+        REQUIRE(cuMemAddressReserve(&first, 2 * kPage, 0, 0, 0) == CUDA_SUCCESS);
+        REQUIRE(cuMemAddressReserve(&second, 2 * kPage, 0, 0, 0) == CUDA_SUCCESS);
+        for (const std::size_t i : {0U, 1U}) {
+            REQUIRE(cuMemMap(first + i * kPage, kPage, 0, pages[i], 0) == CUDA_SUCCESS);
+            REQUIRE(cuMemMap(second + i * kPage, kPage, 0, pages[1 - i], 0) == CUDA_SUCCESS);
+        }
+        allow(first, 2 * kPage);
+        allow(second, 2 * kPage);
+    }
+};
+
+} // namespace
+
+TEST_CASE("two addresses of one memory: accesses without an order are a race") {
+    Device device;
+    Alias alias;
+    const CUstream a = stream();
+    const CUstream b = stream();
+    REQUIRE(launch_fill(a, alias.first + 4096, 4096, 1, 100) == CUDA_SUCCESS);
+    SECTION("the same bytes") {
+        REQUIRE(launch_fill(b, alias.second + kPage + 4096, 4096, 2, 100) == CUDA_SUCCESS);
+        REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+        CHECK(control::races() == 1);
+    }
+    SECTION("the same bytes, in a range over both pages") {
+        REQUIRE(cuMemsetD8Async(alias.second + kPage - 4096, 2, 3 * 4096, b) == CUDA_SUCCESS);
+        REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+        CHECK(control::races() == 1);
+    }
+    SECTION("the same offset in another page") {
+        REQUIRE(launch_fill(b, alias.second + 4096, 4096, 2, 100) == CUDA_SUCCESS);
+        REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+        CHECK(control::races() == 0);
+    }
+    SECTION("ordered") {
+        const CUevent e = event();
+        REQUIRE(cuEventRecord(e, a) == CUDA_SUCCESS);
+        REQUIRE(cuStreamWaitEvent(b, e, 0) == CUDA_SUCCESS);
+        REQUIRE(launch_fill(b, alias.second + kPage + 4096, 4096, 2, 100) == CUDA_SUCCESS);
+        REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+        CHECK(control::races() == 0);
+        unsigned char byte = 0;
+        REQUIRE(cuMemcpyDtoH(&byte, alias.first + 4096, 1) == CUDA_SUCCESS);
+        CHECK(byte == 2);
+    }
+}
+
+TEST_CASE("a mapping that ends: only its own users must be done") {
+    Device device;
+    Alias alias;
+    const CUstream s = stream();
+    SECTION("in use through the other mapping") {
+        REQUIRE(launch_fill(s, alias.first, 4096, 1, 100 * kMs) == CUDA_SUCCESS);
+        REQUIRE(cuMemUnmap(alias.second, 2 * kPage) == CUDA_SUCCESS);
+        CHECK(control::errors() + control::races() == 0);
+    }
+    SECTION("in use through this one") {
+        REQUIRE(launch_fill(s, alias.second, 4096, 1, 100 * kMs) == CUDA_SUCCESS);
+        REQUIRE(cuMemUnmap(alias.second, 2 * kPage) == CUDA_SUCCESS);
+        CHECK(control::errors() + control::races() == 1);
+    }
+    SECTION("what happened through it is not forgotten with it") {
+        REQUIRE(launch_fill(s, alias.second + kPage, 4096, 1, 100) == CUDA_SUCCESS);
+        control::advance_ns(100 * kMs);
+        REQUIRE(cuMemUnmap(alias.second, 2 * kPage) == CUDA_SUCCESS);
+        control::forget_findings();
+        REQUIRE(launch_fill(stream(), alias.first, 4096, 2, 100) == CUDA_SUCCESS);
+        REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+        CHECK(control::races() == 1);
+    }
+}
+
+TEST_CASE("mapped memory is reached by the devices that have the right") {
+    Device device;
+    if (control::get("devices") < 2) return;
+    Alias alias;
+    Device peer(1);
+    SECTION("without") {
+        REQUIRE(launch_fill(stream(), alias.first, 4096, 1, 100) == CUDA_SUCCESS);
+        CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK(control::errors() == 1);
+        REQUIRE(cuDevicePrimaryCtxReset(1) == CUDA_SUCCESS);
+    }
+    SECTION("with") {
+        CUmemAccessDesc access{};
+        access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        REQUIRE(cuMemSetAccess(alias.first, 2 * kPage, &access, 1) == CUDA_SUCCESS);
+        REQUIRE(launch_fill(stream(), alias.first, 4096, 1, 100) == CUDA_SUCCESS);
+        CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+        CHECK(control::errors() == 0);
+    }
+}
+
+TEST_CASE("a device that maps no memory") {
+    Device device;
+    REQUIRE(control::set("vmm", 0));
+    int value = 1;
+    REQUIRE(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                 0) == CUDA_SUCCESS);
+    CHECK(value == 0);
+    CUdeviceptr p = 0;
+    CHECK(cuMemAddressReserve(&p, kPage, 0, 0, 0) == CUDA_ERROR_NOT_SUPPORTED);
+    REQUIRE(control::set("vmm", 1));
 }
