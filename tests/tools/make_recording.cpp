@@ -1,6 +1,8 @@
 // Writes recordings for the tests of the command line and for measurements:
 //   make_recording example FILE
+//   make_recording fragmented FILE        blocks of growing sizes, recorded under options
 //   make_recording churn EVENTS FILE      as many events of 8 threads, 512 stacks, 5000 live blocks
+#include "core/options.h"
 #include "tests/tools/example_recording.h"
 
 #include <cstdio>
@@ -46,6 +48,18 @@ void churn(TraceBuilder& builder, std::uint64_t events) {
     }
 }
 
+void fragmented(TraceBuilder& builder) {
+    cachealloc::Options options;
+    options.free_mode = cachealloc::FreeMode::async;
+    options.slack_mb = 7;
+    builder.setting("options", cachealloc::format_options(options));
+    for (std::uint64_t i = 1; i <= 60; ++i) {
+        builder.segment_alloc(i << 30, (i + 10) * kMiB);
+        builder.alloc(i << 30, (i + 9) * kMiB + 5);
+        if (i % 3 != 0) builder.free(i << 30);
+    }
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -53,10 +67,13 @@ int main(int argc, char** argv) {
     TraceBuilder builder;
     if (what == "example" && argc == 3) {
         cachealloc::tests::example_recording(builder);
+    } else if (what == "fragmented" && argc == 3) {
+        fragmented(builder);
     } else if (what == "churn" && argc == 4) {
         churn(builder, std::strtoull(argv[2], nullptr, 10));
     } else {
-        std::fprintf(stderr, "usage: %s example FILE | churn EVENTS FILE\n", argv[0]);
+        std::fprintf(stderr, "usage: %s example FILE | fragmented FILE | churn EVENTS FILE\n",
+                     argv[0]);
         return 2;
     }
     if (builder.write(argv[argc - 1])) return 0;

@@ -106,7 +106,7 @@ class Collector : public HistoryVisitor {
   public:
     void on_start(const State& state) override {
         for (const auto& [address, segment] : state.segments())
-            pools_[segment.pool].add_segment(address, segment.size, segment.expandable);
+            if (!segment.second) pools_[segment.pool].add_segment(address, segment.size, segment.expandable);
         std::vector<Block> blocks;
         state.live().for_each([&](const Place&, const Block& block) {
             if (block.memory == MemoryType::pooled) blocks.push_back(block);
@@ -120,6 +120,10 @@ class Collector : public HistoryVisitor {
 
     void on_event(const Event& event, const State&, const Block* ended) override {
         if (event.memory != MemoryType::pooled) return;
+        const bool second_mapping =
+            (event.kind == EventKind::segment_map || event.kind == EventKind::segment_unmap) &&
+            event.has(trace::kSecond);
+        if (second_mapping) return; // takes up no memory
         PoolSequence& pool = pools_[ended != nullptr ? ended->pool : event.pool];
         switch (event.kind) {
         case EventKind::alloc:
