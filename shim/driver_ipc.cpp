@@ -10,6 +10,7 @@ namespace cachealloc::shim {
 // silently. An importer's writes follow no order of ours: every pool steps down to `finished`.
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     Process* const state = process();
+    if (state != nullptr) state->calls.ipc_exports.fetch_add(1, std::memory_order_relaxed);
     const Owned owned = state == nullptr ? Owned{} : owner_of(*state, pointer);
     if (owned.live != nullptr && owned.live->asynchronous.load(std::memory_order_relaxed)) {
         return real.cuIpcGetMemHandle(handle, kNowhere); // natively refused as well

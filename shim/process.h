@@ -23,10 +23,11 @@ namespace cachealloc::shim {
 
 // How often the driver's own functions were called on behalf of allocation, and for how long.
 struct DriverCalls {
-    std::atomic<std::uint64_t> alloc;    // cuMemAlloc
-    std::atomic<std::uint64_t> free;     // cuMemFree
-    std::atomic<std::uint64_t> passed;   // of both: those that the pool did not take on
-    std::atomic<std::uint64_t> alloc_ns; // spent in them
+    std::atomic<std::uint64_t> alloc;       // cuMemAlloc
+    std::atomic<std::uint64_t> free;        // cuMemFree
+    std::atomic<std::uint64_t> ipc_exports; // cuIpcGetMemHandle
+    std::atomic<std::uint64_t> passed;      // of both: those that the pool did not take on
+    std::atomic<std::uint64_t> alloc_ns;    // spent in them
     std::atomic<std::uint64_t> free_ns;
     MappingCalls mapping;
 };

@@ -26,6 +26,7 @@ Statistics collect_statistics(Process& process) {
     all.map_ns = calls.mapping.map_ns.load(std::memory_order_relaxed);
     all.unmap_ns = calls.mapping.unmap_ns.load(std::memory_order_relaxed);
     all.passed_calls = calls.passed.load(std::memory_order_relaxed);
+    all.ipc_exports = calls.ipc_exports.load(std::memory_order_relaxed);
     all.query_waits = process.host_watch.query_waits();
     all.mapped_pinned = process.host_watch.reachable.mapped_asked();
     all.mapped_pinned_largest = process.host_watch.reachable.mapped_largest();

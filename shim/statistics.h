@@ -23,6 +23,7 @@ struct Statistics {
     std::uint64_t map_ns = 0; // spent in them
     std::uint64_t unmap_ns = 0;
     std::uint64_t passed_calls = 0; // of both: those that the pool did not take on
+    std::uint64_t ipc_exports = 0;  // handles for other processes that the program asked for
     std::uint64_t query_waits = 0;
     std::uint64_t mapped_pinned = 0;
     std::uint64_t mapped_pinned_largest = 0;
@@ -48,6 +49,7 @@ inline constexpr StatisticRow kStatisticRows[] = {
     {"map_ns", &Statistics::map_ns, nullptr},
     {"unmap_ns", &Statistics::unmap_ns, nullptr},
     {"passed_calls", &Statistics::passed_calls, nullptr},
+    {"ipc_exports", &Statistics::ipc_exports, nullptr},
     {"query_waits", &Statistics::query_waits, nullptr},
     {"mapped_pinned", &Statistics::mapped_pinned, nullptr},
     {"mapped_pinned_largest", &Statistics::mapped_pinned_largest, nullptr},

@@ -53,11 +53,20 @@ class SegmentSweep {
             stream_ += to - from;
             return;
         }
-        const std::uint64_t rounding = std::min<std::uint64_t>(block.extra, to - from);
+        const std::uint64_t asked = std::max(block.address + block.size, from);
+        const std::uint64_t rounding = to > asked ? to - asked : 0;
         live_ += to - from - rounding;
         rounding_ += rounding;
         pin_.live += to - from;
         if (pin_.blocks++ == 0 || block.since < pin_.oldest.since) pin_.oldest = block;
+    }
+
+    /// A second mapping: what is in it takes up memory of other segments.
+    [[nodiscard]] std::uint64_t finish_second(Fragmentation& sum) const {
+        sum.live += live_;
+        sum.rounding += rounding_;
+        sum.stream += stream_;
+        return live_ + rounding_ + stream_;
     }
 
     void finish(Fragmentation& sum) {
@@ -97,17 +106,38 @@ Fragmentation fragmentation_of(const State& state, std::uint8_t device, std::siz
     const auto outside = [&](const Piece& piece) {
         if (piece.live) sum.outside += piece.block->bytes();
     };
+    std::uint64_t elsewhere = 0;  // in second mappings
+    const Piece* last = nullptr;  // the last block of the segment before
+    std::uint64_t before_end = 0; // where that ends
     for (const auto& [address, segment] : state.segments()) {
         if (segment.device != device) continue;
         for (; next != pieces.end() && next->block->address < address; ++next)
             outside(*next);
         SegmentSweep sweep(segment);
-        for (; next != pieces.end() && next->block->address - address < segment.size; ++next)
+        // Growable memory is recorded piece by piece, and blocks reach over their borders.
+        if (last != nullptr && before_end == address) {
+            sweep.take(*last);
+        } else {
+            last = nullptr;
+        }
+        for (; next != pieces.end() && next->block->address - address < segment.size; ++next) {
             sweep.take(*next);
-        sweep.finish(sum);
+            last = &*next;
+        }
+        before_end = address + segment.size;
+        if (segment.second) {
+            elsewhere += sweep.finish_second(sum);
+        } else {
+            sweep.finish(sum);
+        }
     }
     for (; next != pieces.end(); ++next)
         outside(*next);
+    // Which pieces a second mapping shows is not recorded. They hold nothing else, but for the
+    // last.
+    const std::uint64_t whole = std::min(sum.soft, elsewhere);
+    sum.soft -= whole;
+    sum.hard -= std::min(sum.hard, elsewhere - whole);
     std::ranges::sort(sum.pins, [](const Pin& a, const Pin& b) {
         return std::tie(b.free, a.segment.address) < std::tie(a.free, b.segment.address);
     });

@@ -18,7 +18,8 @@ struct Pin {
 
 /// Where the memory of a device's pool was, in bytes:
 ///     reserved = live + rounding + hard + soft + stream
-/// where live blocks outside all known segments count in none of these.
+/// Of growable memory each piece that was mapped counts as a segment; a second mapping takes up
+/// none. where live blocks outside all known segments count in none of these.
 struct Fragmentation {
     std::uint64_t reserved = 0;
     std::uint64_t live = 0;     ///< as asked for

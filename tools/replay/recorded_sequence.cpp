@@ -106,7 +106,8 @@ class Collector : public HistoryVisitor {
   public:
     void on_start(const State& state) override {
         for (const auto& [address, segment] : state.segments())
-            if (!segment.second) pools_[segment.pool].add_segment(address, segment.size, segment.expandable);
+            if (!segment.second)
+                pools_[segment.pool].add_segment(address, segment.size, segment.expandable);
         std::vector<Block> blocks;
         state.live().for_each([&](const Place&, const Block& block) {
             if (block.memory == MemoryType::pooled) blocks.push_back(block);
