@@ -10,7 +10,7 @@ namespace cachealloc {
 DevicePool::DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source, StreamOrder& order,
                        OrderLevel level, const Options& options, PoolObserver* observer)
     : options_(options), observer_(observer), source_(source), cache_(arena, options.cache_bytes()),
-      heap_(map, arena, *this, options.max_split_bytes()), fences_(order, level) {}
+      heap_(map, arena, *this, max_split_), fences_(order, level) {}
 
 PoolResult DevicePool::allocate(std::uint64_t bytes) {
     if (bytes > kLargestRequest) return {PoolStatus::pass_through, 0, 0};
@@ -19,24 +19,27 @@ PoolResult DevicePool::allocate(std::uint64_t bytes) {
     if (special_.load(std::memory_order_acquire) != 0) return allocate_special(request);
     if (request.bin != BinIndex::kNone) {
         if (Block* const block = cache_.take(request.bin, request.mine)) {
-            return hand_out(block, request);
+            return make_live(block, request);
         }
     }
     return allocate_slow(request);
 }
 
 PoolResult DevicePool::hand_out(Block* block, const Request& request) {
+    return make_live(block, request);
+}
+
+inline PoolResult DevicePool::make_live(Block* block, const Request& request) {
     const DeviceAddress address = block->address;
     block->bin = request.bin;
     ++block->generation;
     block->requested.store(request.bytes, std::memory_order_relaxed);
     block->asynchronous.store(request.stream != nullptr, std::memory_order_relaxed);
     if (request.stream != nullptr) note_async(block);
-    request.mine.add(Counter::allocations, 1);
-    request.mine.add(Counter::allocated_bytes, block->size);
-    request.mine.add(Counter::allocated_requested, request.bytes);
-    live_.add(request.mine, block->size);
     const std::uint64_t size = block->size;
+    live_.took(request.mine, {BinIndex::size_class(request.bin), size, size - request.bytes});
+    if (size >= max_split_) [[unlikely]]
+        oversize_.took();
     block->state.store(BlockState::live, std::memory_order_release);
     return {PoolStatus::done, address, 0, false, size};
 }
@@ -54,12 +57,20 @@ bool DevicePool::take_live(Block* block, DeviceAddress address) {
     return false;
 }
 
-void DevicePool::count_free(const Block* block, ThreadCache& mine) {
-    mine.add(Counter::frees, 1);
-    mine.add(Counter::freed_bytes, block->size);
-    mine.add(Counter::freed_requested, block->requested.load(std::memory_order_relaxed));
-    live_.subtract(mine, block->size);
+void DevicePool::count_free(const Block* block, ThreadCache& mine, bool settled) {
+    live_.gave(mine, amount(*block), settled);
+    if (block->size >= max_split_) [[unlikely]]
+        count(oversize_.freed);
     if (block->asynchronous.load(std::memory_order_relaxed)) forget_async(block);
+    if (observer_ != nullptr) [[unlikely]]
+        observer_->freed(*block, settled);
+}
+
+/// What was freed before is fit for reuse now.
+void DevicePool::count_settled(const Block& block) {
+    live_.settled(cache_.mine(), amount(block));
+    if (observer_ != nullptr) [[unlikely]]
+        observer_->settled(block);
 }
 
 /// Puts a settled block where the next request of its size finds it.
@@ -85,8 +96,7 @@ PoolResult DevicePool::free(Block* block, DeviceAddress address, FreeKind kind) 
     if ((!ordered || kind == FreeKind::waits_on_host) && rule_on(Rule::fence)) {
         return settle_freed(block, kind, stamp, mine);
     }
-    count_free(block, mine);
-    note_freed(block, true);
+    count_free(block, mine, true);
     keep(block, mine);
     return {};
 }
@@ -151,8 +161,7 @@ PoolResult DevicePool::settle_freed(Block* block, FreeKind kind, Stamp stamp, Th
     }
     if (!result.done()) return keep_live(block, result);
     const bool settled = finished || (kind == FreeKind::waits_on_device && order_later_work(stamp));
-    count_free(block, mine);
-    note_freed(block, settled);
+    count_free(block, mine, settled);
     if (settled) {
         keep(block, mine);
     } else {
@@ -171,8 +180,7 @@ PoolResult DevicePool::set_aside(Block* block, DeviceAddress address) {
 
 void DevicePool::set_aside_owned(Block* block) {
     count(slow_.set_aside);
-    count_free(block, cache_.mine());
-    note_freed(block, false);
+    count_free(block, cache_.mine(), false);
     block->barrier_counts = false;
     block->state.store(BlockState::aside, std::memory_order_relaxed);
     const std::lock_guard lock(aside_mutex_);
@@ -266,71 +274,29 @@ PoolResult DevicePool::await_earlier_users() {
     return {PoolStatus::failed, 0, result.native};
 }
 
-PoolStatistics DevicePool::statistics() const {
-    const auto relaxed = [](const std::atomic<std::uint64_t>& value) {
-        return value.load(std::memory_order_relaxed);
-    };
-    const Heap::Totals heap = heap_.totals();
-    PoolStatistics all;
-    all.frees = cache_.total(Counter::frees);
-    all.allocations = cache_.total(Counter::allocations);
-    const std::uint64_t freed = cache_.total(Counter::freed_bytes);
-    all.allocated_bytes = cache_.total(Counter::allocated_bytes) - freed;
-    const std::uint64_t freed_requested = cache_.total(Counter::freed_requested);
-    all.requested_bytes = cache_.total(Counter::allocated_requested) - freed_requested;
-    all.allocated_bytes_peak = static_cast<std::uint64_t>(live_.peak());
-    all.reserved_bytes = heap.reserved;
-    all.reserved_bytes_peak = heap.reserved_peak;
-    all.cached_bytes =
-        heap.reserved > all.allocated_bytes ? heap.reserved - all.allocated_bytes : 0;
-    all.largest_free_bytes = heap.largest_free;
-    all.segments = heap.segments;
-    all.splits = heap.splits;
-    all.shared_hits = cache_.total(Counter::shared_hits);
-    all.limbo_hits = relaxed(slow_.limbo_hits);
-    all.tree_hits = relaxed(slow_.tree_hits);
-    all.segment_allocs = relaxed(slow_.segment_allocs);
-    all.segment_frees = relaxed(slow_.segment_frees);
-    all.async_allocations = relaxed(slow_.async_allocations);
-    all.async_frees = relaxed(slow_.async_frees);
-    all.stream_hits = relaxed(slow_.stream_hits);
-    all.stream_waits = relaxed(slow_.stream_waits);
-    all.thread_hits = all.allocations - all.shared_hits - all.limbo_hits - all.tree_hits -
-                      all.segment_allocs - all.stream_hits;
-    all.fences = relaxed(slow_.fences);
-    all.barriers = relaxed(slow_.barriers);
-    all.host_waits = relaxed(slow_.host_waits);
-    all.host_wait_ns = relaxed(slow_.host_wait_ns);
-    all.native_waits = relaxed(slow_.native_waits);
-    all.native_wait_ns = relaxed(slow_.native_wait_ns);
-    all.set_aside = relaxed(slow_.set_aside);
-    all.out_of_memory = relaxed(slow_.oom);
-    return all;
-}
-
 /// Everything in the segment ends, and it with it.
 void DevicePool::note_end(const Segment& segment) {
     for (const Block* block = segment.first; block != nullptr; block = block->next) {
         switch (block->state.load(std::memory_order_acquire)) {
         case BlockState::live:
-            observer_->freed(*block, true);
+            count_free(block, cache_.mine(), true);
             break;
         case BlockState::limbo:
         case BlockState::aside:
         case BlockState::streamed:
-            observer_->settled(*block);
+            count_settled(*block);
             break;
         default:
             break;
         }
     }
-    observer_->segment_freed(segment.base, segment.size, segment.small);
+    note_segment(false, segment.base, segment.size, segment.small);
 }
 
 // What waits is forgotten before the blocks' records are used again; a pool is never unmapped, but
 // most of its memory is that of the queues, which go back to the kernel.
 void DevicePool::bury() {
-    if (observer_ != nullptr) heap_.visit([this](const Segment& segment) { note_end(segment); });
+    heap_.visit([this](const Segment& segment) { note_end(segment); });
     limbo_.clear();
     polled_.clear();
     streamed_.clear();

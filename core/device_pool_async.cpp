@@ -62,8 +62,7 @@ PoolResult DevicePool::free_async(Block* block, DeviceAddress address, const Nam
         const OrderResult result = stream_events_.record(stream.handle, event);
         if (result.done()) {
             count(slow_.async_frees);
-            count_free(block, cache_.mine());
-            note_freed(block, false);
+            count_free(block, cache_.mine(), false);
             block->event = event;
             streamed_.push(block, stream.id);
             return {};

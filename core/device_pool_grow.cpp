@@ -25,7 +25,7 @@ std::uint64_t DevicePool::segment_bytes(const Request& request) const {
 
 /// Room to grow before order is looked for: what is held beyond the peak of live bytes.
 bool DevicePool::within_slack(const Request& request) const {
-    const auto peak = static_cast<std::uint64_t>(live_.peak());
+    const auto peak = live_.peak_bytes();
     return heap_.reserved() + segment_bytes(request) <= peak + options_.slack_bytes(peak);
 }
 
@@ -87,9 +87,8 @@ void DevicePool::note_segment(bool allocated, DeviceAddress base, std::uint64_t 
 }
 
 Block* DevicePool::note_settled_chain(Block* chain) {
-    if (observer_ == nullptr) return chain;
     for (const Block* block = chain; block != nullptr; block = block->link)
-        observer_->settled(*block);
+        count_settled(*block);
     return chain;
 }
 
@@ -118,7 +117,12 @@ Block* DevicePool::make_room(const Request& request, bool& impossible) {
     if (block != nullptr) return block;
     if (request.stream != nullptr) block = take_behind_event(request);
     if (block != nullptr) return block;
-    if (release_enough() && try_again()) return block;
+    heap_.statistics(true); // memory is short: what cannot be given back is most telling now
+    if (release_enough()) {
+        count(slow_.alloc_retries);
+        if (try_again()) return block;
+    }
+    if (limbo_.head(Limbo::kAny).found) count(slow_.sync_all);
     while (limbo_.head(Limbo::kAny).found) {
         if (!timed_host_wait(limbo_.head(Limbo::kAny).stamp).done()) break;
         block = drain_and_find(request);
@@ -152,7 +156,10 @@ void DevicePool::settle_what_is_done() {
 
 std::uint64_t DevicePool::release_all() {
     const Limbo::Head youngest = limbo_.youngest();
-    if (youngest.found) timed_host_wait(youngest.stamp);
+    if (youngest.found) {
+        count(slow_.sync_all);
+        timed_host_wait(youngest.stamp);
+    }
     return trim();
 }
 

@@ -13,6 +13,17 @@ ExactCache::~ExactCache() {
     }
 }
 
+template <class Visit>
+void ExactCache::visit(Visit visit) const {
+    if (ThreadCache* const cache = caches_[kSharedThread].load(std::memory_order_acquire))
+        visit(*cache); // others without a cache of their own use it too
+    const std::uint32_t limit = thread_index_limit();
+    for (std::uint32_t i = 1; i < limit; ++i) {
+        ThreadCache* const cache = caches_[i].load(std::memory_order_acquire);
+        if (cache != nullptr && cache != &shared_cache_) visit(*cache);
+    }
+}
+
 /// Only the thread that holds `index` comes here for it, except for kSharedThread, whose cache
 /// exists already.
 ThreadCache& ExactCache::make(std::uint32_t index) {
@@ -23,6 +34,9 @@ ThreadCache& ExactCache::make(std::uint32_t index) {
             threads_.fetch_add(1, std::memory_order_relaxed);
         }
     }
+    if (cache == &shared_cache_) caches_[kSharedThread].store(cache, std::memory_order_release);
+    // Headroom was given in the belief that fewer threads take from it.
+    visit([](ThreadCache& other) { other.surplus.store(-1, std::memory_order_relaxed); });
     caches_[index].store(cache, std::memory_order_release);
     return *cache;
 }
@@ -71,17 +85,26 @@ Block* ExactCache::take_shared(std::uint32_t bin, ThreadCache& mine) {
         }
         block = cache->slots[bin].exchange(nullptr, std::memory_order_acquire);
     }
-    if (block != nullptr) mine.add(Counter::shared_hits, 1);
+    if (block != nullptr) mine.add(BinIndex::size_class(bin), Counter::shared_hits, 1);
     return block;
 }
 
+std::array<Counters, kSizeClasses> ExactCache::totals() const {
+    std::array<Counters, kSizeClasses> sums{};
+    visit([&sums](const ThreadCache& cache) {
+        for (const SizeClass which : {kSmallClass, kLargeClass}) {
+            for (std::size_t i = 0; i < sums[which].size(); ++i)
+                sums[which][i] += cache.get(which, static_cast<Counter>(i));
+        }
+    });
+    return sums;
+}
+
 std::uint64_t ExactCache::total(Counter counter) const {
-    std::uint64_t sum = shared_cache_.get(counter);
-    const std::uint32_t limit = thread_index_limit();
-    for (std::uint32_t i = 1; i < limit; ++i) {
-        const ThreadCache* const cache = caches_[i].load(std::memory_order_acquire);
-        if (cache != nullptr && cache != &shared_cache_) sum += cache->get(counter);
-    }
+    std::uint64_t sum = 0;
+    visit([&sum, counter](const ThreadCache& cache) {
+        sum += cache.get(kSmallClass, counter) + cache.get(kLargeClass, counter);
+    });
     return sum;
 }
 

@@ -35,6 +35,9 @@ class ExactCache {
         return cache != nullptr ? *cache : make(index);
     }
 
+    /// The one of threads without an index of their own.
+    ThreadCache& of_shared_threads() { return make(kSharedThread); }
+
     /// The newest block of the bin, or null.
     Block* take(std::uint32_t bin, ThreadCache& mine) {
         std::atomic<Block*>& slot = mine.slots[bin];
@@ -78,13 +81,22 @@ class ExactCache {
         }
     }
 
-    /// Sum of one counter over all threads that ever used the pool.
+    /// Sums over all threads that ever used the pool: of all counters, by class; of one.
+    /// O(threads).
+    std::array<Counters, kSizeClasses> totals() const;
     std::uint64_t total(Counter counter) const;
 
     /// How many threads have a cache of their own in this pool.
     std::uint32_t threads() const { return threads_.load(std::memory_order_relaxed); }
 
+    /// Whether at most one thread has used the pool so far.
+    bool one_thread() const {
+        return threads() <= 1 && caches_[kSharedThread].load(std::memory_order_relaxed) == nullptr;
+    }
+
   private:
+    template <class Visit>
+    void visit(Visit visit) const;
     ThreadCache& make(std::uint32_t index);
     Block* take_shared(std::uint32_t bin, ThreadCache& mine);
     bool within_budget(const Block* block) const;

@@ -165,6 +165,7 @@ Block* Heap::add_segment(DeviceAddress base, std::uint64_t bytes, bool small, st
         return nullptr;
     }
     link_segment(segment);
+    count_segment(*segment, 1);
     return cut(block, size);
 }
 
@@ -220,6 +221,7 @@ Segment* Heap::take_coldest(std::uint64_t at_least) {
 
 void Heap::retire(Segment* segment) {
     const std::lock_guard lock(mutex_);
+    count_segment(*segment, -1);
     arena_.recycle(segment->first);
     segment->next = spare_segments_;
     spare_segments_ = segment;
@@ -249,6 +251,7 @@ void Heap::forget_all() {
     const std::lock_guard lock(mutex_);
     while (Segment* const segment = segments_) {
         segments_ = segment->next;
+        count_segment(*segment, -1);
         for (Block* block = segment->first; block != nullptr;) {
             Block* const gone = block;
             block = block->next;
@@ -262,6 +265,54 @@ void Heap::forget_all() {
     small_ = large_ = BestFitTree();
     segment_count_ = free_in_tree_ = 0;
     reserved_.store(0, std::memory_order_relaxed);
+    count_pieces();
+}
+
+void Heap::count_segment(const Segment& segment, std::int64_t sign) {
+    if (!segment.classic) return;
+    const SizeClass which = size_class(segment.small);
+    const auto bytes = static_cast<std::int64_t>(segment.size);
+    statistics_.segments.change(which, sign);
+    statistics_.reserved.change(which, sign * bytes);
+    if (segment.size >= max_split_) statistics_.oversize_segments.change(sign);
+}
+
+/// Neighbours that are free count as one, as if they had merged: in the exact-size caches they have
+/// not. A segment in which nothing is active counts nothing: it can be given back.
+void Heap::count_pieces() {
+    struct Pieces {
+        std::int64_t count = 0;
+        std::int64_t bytes = 0;
+    };
+    std::array<Pieces, kSizeClasses> all{};
+    for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
+        if (!segment->classic) continue;
+        Pieces pieces;
+        bool active = false;
+        bool free_before = false;
+        for (const Block* block = segment->first; block != nullptr; block = block->next) {
+            const BlockState state = block->state.load(std::memory_order_relaxed);
+            const bool is_free = state == BlockState::free || state == BlockState::cached;
+            if (is_free) {
+                pieces.count += free_before ? 0 : 1;
+                pieces.bytes += static_cast<std::int64_t>(block->size);
+            }
+            active = active || !is_free;
+            free_before = is_free;
+        }
+        if (!active) continue;
+        Pieces& sum = all[size_class(segment->small)];
+        sum.count += pieces.count;
+        sum.bytes += pieces.bytes;
+    }
+    statistics_.inactive_split.set(all[kSmallClass].count, all[kLargeClass].count);
+    statistics_.inactive_split_bytes.set(all[kSmallClass].bytes, all[kLargeClass].bytes);
+}
+
+Heap::Statistics Heap::statistics(bool pieces) {
+    const std::lock_guard lock(mutex_);
+    if (pieces) count_pieces();
+    return statistics_;
 }
 
 Heap::Totals Heap::totals() const {

@@ -3,6 +3,7 @@
 #include "core/pool/address_map.h"
 #include "core/pool/best_fit_tree.h"
 #include "core/pool/block_arena.h"
+#include "core/pool/gauge.h"
 
 #include <atomic>
 #include <cstdint>
@@ -88,6 +89,19 @@ class Heap {
     /// O(log blocks).
     Totals totals() const;
 
+    /// As torch.cuda.memory_stats() counts them; memory that is not of a classic segment is of the
+    /// large class.
+    struct Statistics {
+        GaugeSet segments;             ///< classic ones
+        GaugeSet reserved;             ///< bytes of all memory
+        GaugeSet inactive_split;       ///< what is free between active blocks of classic segments
+        GaugeSet inactive_split_bytes; ///< so cannot be given back
+        Gauge oversize_segments;       ///< of max_split bytes and more
+    };
+    /// With `pieces` what is free between active blocks is counted anew first; what became of it
+    /// since the last time counts as one change. O(1), with `pieces` O(blocks).
+    Statistics statistics(bool pieces);
+
     /// Bytes of segments without a live or streamed block. O(blocks).
     std::uint64_t wholly_free() const;
 
@@ -120,6 +134,8 @@ class Heap {
     void link_warmest(Segment* segment);
     void unlink_cold(Segment* segment);
     Segment* make_segment();
+    void count_segment(const Segment& segment, std::int64_t sign);
+    void count_pieces();
 
     AddressMap& map_;
     BlockArena& arena_;
@@ -135,6 +151,7 @@ class Heap {
     std::uint64_t free_in_tree_ = 0;
     std::uint64_t splits_ = 0;
     std::uint64_t segment_count_ = 0;
+    Statistics statistics_;
     std::atomic<std::uint64_t> reserved_{0};
     std::atomic<std::uint64_t> reserved_peak_{0};
 };

@@ -17,6 +17,7 @@ struct Segment {
     DeviceAddress base = 0;
     std::uint64_t size = 0;
     DevicePool* pool = nullptr;        ///< whose it is
+    bool classic = true;               ///< one allocation of the source, as statistics count
     bool small = false;                ///< serves requests up to kSmallRequest
     std::atomic<bool> exported{false}; ///< an IPC handle of it was given out: kept for good
     Block* first = nullptr;

@@ -31,6 +31,14 @@ inline bool is_small(std::uint64_t rounded) {
     return rounded <= kSmallRequest;
 }
 
+/// The two kinds of requests that statistics tell apart: the bound is PyTorch's, of rounded sizes.
+enum SizeClass : std::uint32_t { kSmallClass = 0, kLargeClass = 1, kBothClasses = 2 };
+inline constexpr std::uint32_t kSizeClasses = 2;
+
+inline SizeClass size_class(bool small) {
+    return small ? kSmallClass : kLargeClass;
+}
+
 /// What a free block must keep after a split to be worth it: less than this stays with the
 /// application's block as waste.
 inline std::uint64_t smallest_remainder(bool small) {
@@ -45,6 +53,11 @@ class BinIndex {
     static constexpr std::uint32_t kLargeBins = 1024;
     static constexpr std::uint32_t kBins = kSmallBins + kLargeBins;
     static constexpr std::uint32_t kNone = kBins; ///< sizes without a cache
+
+    /// Of the sizes that have this bin, or none.
+    static SizeClass size_class(std::uint32_t bin) {
+        return static_cast<SizeClass>(bin >= kSmallBins);
+    }
 
     /// The bin of a rounded size; claims one at its first use. Lock-free, O(1) (at most kProbes
     /// loads).

@@ -104,7 +104,7 @@ TEST_CASE("ExactCache: one thread's slot serves another, and counts as shared") 
     REQUIRE(f.put(block) == nullptr);
     std::thread([&] {
         theirs = f.take(5);
-        hits = f.cache->mine().get(Counter::shared_hits);
+        hits = f.cache->mine().get(kSmallClass, Counter::shared_hits);
     }).join();
     CHECK(theirs == block);
     CHECK(hits == 1);
@@ -118,7 +118,7 @@ TEST_CASE("ExactCache: what a thread left behind at its end is found") {
     Block* const second = f.block(5);
     std::thread([&] {
         if (f.put(first) != nullptr || f.put(second) != nullptr) std::terminate();
-        f.cache->mine().add(Counter::frees, 2);
+        f.cache->mine().add(kSmallClass, Counter::frees, 2);
     }).join();
     const std::set<Block*> both{f.take(5), f.take(5)};
     CHECK(both == std::set<Block*>{first, second});
@@ -260,7 +260,7 @@ TEST_CASE("ExactCache: counters add up over threads") {
         threads.emplace_back([&] {
             ThreadCache& mine = f.cache->mine();
             for (int i = 0; i < 1000; ++i)
-                mine.add(Counter::allocated_bytes, 3);
+                mine.add(kSmallClass, Counter::allocated_bytes, 3);
         });
     }
     for (std::thread& thread : threads)
@@ -279,10 +279,10 @@ TEST_CASE("ExactCache: threads without an index of their own lose no count") {
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([&] {
             for (int i = 0; i < 10000; ++i)
-                shared.add(Counter::allocations, 1);
+                shared.add(kSmallClass, Counter::allocations, 1);
         });
     }
     for (std::thread& thread : threads)
         thread.join();
-    CHECK(shared.get(Counter::allocations) == 40000);
+    CHECK(shared.get(kSmallClass, Counter::allocations) == 40000);
 }
