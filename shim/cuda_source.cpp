@@ -25,13 +25,19 @@ void CudaSource::look_for_unseen_work() {
 
 SourceResult CudaSource::allocate(std::uint64_t bytes) {
     look_for_unseen_work();
+    if (process_.options.expandable_segments) mapped_.explain();
     const CurrentContext scope(owner_.handle);
     CUdeviceptr address = 0;
-    process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);
-    const CUresult result = [&] {
+    const auto ask = [&] {
+        process_.calls.alloc.fetch_add(1, std::memory_order_relaxed);
         const DriverTime time(process_.calls.alloc_ns);
         return real.cuMemAlloc_v2(&address, bytes);
-    }();
+    };
+    CUresult result = ask();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && process_.options.expandable_segments &&
+        mapped_.give_back_leftovers()) {
+        result = ask();
+    }
     if (result == CUDA_SUCCESS) {
         owner_.order.make_events_ahead();
         return {SourceStatus::done, address, 0};

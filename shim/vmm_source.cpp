@@ -59,17 +59,23 @@ bool VmmSource::usable() {
     return true;
 }
 
-SourceResult VmmSource::refused(CUresult result, const char* what) const {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY && log_enabled(LogLevel::warning)) {
-        char line[160];
-        std::snprintf(line, sizeof(line),
-                      "expandable_segments:True: %s failed on device %d (error %d); the pool goes "
-                      "on with memory of cuMemAlloc",
-                      what, device_, static_cast<int>(result));
-        log_once("no-growable-memory", LogLevel::warning, line);
-    }
-    return {result == CUDA_ERROR_OUT_OF_MEMORY ? SourceStatus::out_of_memory : SourceStatus::failed,
-            0, static_cast<int>(result)};
+SourceResult VmmSource::refused(const char* what, CUresult result) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return {SourceStatus::out_of_memory, 0, static_cast<int>(result)};
+    trouble_error_ = result;
+    trouble_.store(what, std::memory_order_release);
+    return {SourceStatus::failed, 0, static_cast<int>(result)};
+}
+
+void VmmSource::explain() const {
+    const char* const what = trouble_.load(std::memory_order_acquire);
+    if (what == nullptr || !log_enabled(LogLevel::warning)) return;
+    char line[160];
+    std::snprintf(line, sizeof(line),
+                  "expandable_segments:True: %s failed on device %d (error %d): memory does not "
+                  "grow there, the pool goes on with cuMemAlloc",
+                  what, device_, static_cast<int>(trouble_error_));
+    log_once("no-growable-memory", LogLevel::warning, line);
 }
 
 const VmmSource::Range* VmmSource::range_of(DeviceAddress address, std::uint64_t bytes) const {
@@ -131,6 +137,13 @@ void VmmSource::give_back(Leftover leftover) {
     *last = new (std::nothrow) Leftover(leftover);
 }
 
+bool VmmSource::give_back_leftovers() {
+    const VmmCall call(mutex_, context_);
+    const bool any = leftovers_ != nullptr;
+    tidy();
+    return any && leftovers_ == nullptr;
+}
+
 void VmmSource::tidy() {
     for (Leftover** link = &leftovers_; *link != nullptr;) {
         Leftover* const leftover = *link;
@@ -155,23 +168,20 @@ bool VmmSource::still_mapped(DeviceAddress address, std::uint64_t bytes) const {
 SourceResult VmmSource::reserve(std::uint64_t bytes) {
     const VmmCall call(mutex_, context_);
     if (!usable()) {
-        log_once("no-growable-memory", LogLevel::warning,
-                 "expandable_segments:True: this device or driver maps no memory into reserved "
-                 "addresses; the pool uses memory of cuMemAlloc");
-        return {SourceStatus::failed, 0, 0};
+        return refused("mapping memory into reserved addresses", CUDA_ERROR_NOT_SUPPORTED);
     }
     CUdeviceptr base = 0;
     const CUresult result = real.cuMemAddressReserve(&base, bytes, kGranule, 0, 0);
     if (result != CUDA_SUCCESS) {
-        refused(result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_UNKNOWN : result,
-                "cuMemAddressReserve");
-        return {SourceStatus::failed, 0, static_cast<int>(result)};
+        refused("cuMemAddressReserve", result);
+        return {SourceStatus::failed, 0, static_cast<int>(result)}; // more memory is no help
     }
     auto* const range = new (std::nothrow) Range{base, bytes, nullptr, ranges_};
     if (range != nullptr) {
         range->pieces = static_cast<Piece*>(map_host_pages(range->table_bytes()));
         if (range->pieces != nullptr) {
             ranges_ = range;
+            trouble_.store(nullptr, std::memory_order_relaxed);
             return {SourceStatus::done, base, 0};
         }
         delete range;
@@ -256,7 +266,7 @@ SourceResult VmmSource::map(DeviceAddress address, std::uint64_t bytes, std::uin
         give_back({address + at, unmapped ? 0 : piece, made.handle, true, 0, 0, nullptr});
         made = {};
     }
-    return refused(result, what);
+    return refused(what, result);
 }
 
 void VmmSource::forget_pieces(const Range& range, DeviceAddress address, std::uint64_t bytes) {
@@ -316,7 +326,7 @@ SourceResult VmmSource::alias(const PieceRun* runs, std::uint32_t count) {
     CUresult result = real.cuMemAddressReserve(&base, bytes, kGranule, 0, 0);
     if (result != CUDA_SUCCESS) {
         delete made;
-        return refused(CUDA_ERROR_OUT_OF_MEMORY, "cuMemAddressReserve");
+        return {SourceStatus::out_of_memory, 0, static_cast<int>(result)};
     }
     std::uint64_t done = 0;
     for (std::uint32_t i = 0; i < count && result == CUDA_SUCCESS; ++i)

@@ -36,13 +36,20 @@ class VmmSource {
     VmmSource(CUcontext context, CUdevice device, PeerAccess& peers, MappingCalls& calls)
         : context_(context), device_(device), peers_(peers), calls_(calls) {}
 
-    // As in MemorySource. reserve() says once on standard error why there is no growable memory.
+    // As in MemorySource.
     SourceResult reserve(std::uint64_t bytes);
     void unreserve(DeviceAddress address, std::uint64_t bytes);
     SourceResult map(DeviceAddress address, std::uint64_t bytes, std::uint64_t piece);
     SourceResult unmap(DeviceAddress address, std::uint64_t bytes);
     SourceResult alias(const PieceRun* runs, std::uint32_t count);
     SourceResult drop_alias(DeviceAddress address, std::uint64_t bytes);
+
+    // Says once on standard error why memory could not be mapped, if that was so, and not for want
+    // of memory: for a pool that goes on without.
+    void explain() const;
+
+    // Offers the driver once more what it has refused to take back. True if it took all of that.
+    bool give_back_leftovers();
 
     // Whether any of these addresses is reserved here, mapped or not.
     bool reserves(DeviceAddress address, std::uint64_t bytes);
@@ -117,7 +124,7 @@ class VmmSource {
     bool finish(Leftover& leftover);
     void give_back(Leftover leftover);
     void tidy();
-    SourceResult refused(CUresult result, const char* what) const;
+    SourceResult refused(const char* what, CUresult result);
 
     enum class Support : unsigned char { unknown, none, present };
 
@@ -131,6 +138,8 @@ class VmmSource {
     Range* ranges_ = nullptr;
     Alias* aliases_ = nullptr;
     Leftover* leftovers_ = nullptr;
+    std::atomic<const char*> trouble_{nullptr}; // what failed last
+    CUresult trouble_error_ = CUDA_SUCCESS;
 };
 
 } // namespace cachealloc::shim
