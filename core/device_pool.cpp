@@ -10,7 +10,8 @@ namespace cachealloc {
 DevicePool::DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source, StreamOrder& order,
                        OrderLevel level, const Options& options, PoolObserver* observer)
     : options_(options), observer_(observer), source_(source), cache_(arena, options.cache_bytes()),
-      heap_(map, arena, *this, max_split_), fences_(order, level) {}
+      heap_(map, arena, *this, max_split_, options.max_non_split_rounding_bytes()),
+      fences_(order, level) {}
 
 PoolResult DevicePool::allocate(std::uint64_t bytes) {
     if (bytes > kLargestRequest) return {PoolStatus::pass_through, 0, 0};
@@ -73,8 +74,15 @@ void DevicePool::count_settled(const Block& block) {
         observer_->settled(block);
 }
 
-/// Puts a settled block where the next request of its size finds it.
+/// Puts a settled block where the next request of its size finds it, or where it can merge once
+/// the program has shown that its sizes vary. Peak held by peak live of a training program with
+/// caches for all sizes throughout: 1.25, thus 1.11.
 void DevicePool::keep(Block* block, ThreadCache& mine) {
+    if (block->size > kAlwaysCached &&
+        scattered_growths_.load(std::memory_order_relaxed) >= kScatteredGrowths) [[unlikely]] {
+        heap_.put(block);
+        return;
+    }
     if (Block* const surplus = cache_.put(block, mine)) heap_.put(surplus);
 }
 

@@ -22,6 +22,7 @@ enum class PoolStatus {
     done,
     pass_through,  ///< the pool serves nothing now (or never this size): ask the driver itself
     out_of_memory, ///< everything that could be given back was; ask the driver for the last word
+    over_limit,    ///< the same, for the process may not hold more; the driver is not to be asked
     not_live,      ///< the address is the pool's, but no live block starts there
     failed,        ///< the native code is in PoolResult::native; nothing was changed
 };
@@ -107,7 +108,8 @@ class DevicePool {
     DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source, StreamOrder& order,
                OrderLevel level, const Options& options, PoolObserver* observer = nullptr);
 
-    /// `bytes` of device memory, at least 1. Returns done, pass_through, out_of_memory or failed.
+    /// `bytes` of device memory, at least 1. Returns done, pass_through, out_of_memory, over_limit
+    /// or failed.
     PoolResult allocate(std::uint64_t bytes);
 
     /// Frees `block`, which AddressMap::find(address) just named. Returns done, not_live or failed
@@ -235,6 +237,10 @@ class DevicePool {
     }
     Block* note_settled_chain(Block* chain);
     PoolResult settle_freed(Block* block, FreeKind kind, Stamp stamp, ThreadCache& mine);
+    /// From so many growths on, in which as much was free but scattered, blocks larger than
+    /// kAlwaysCached go where they can merge when they are freed.
+    static constexpr std::uint32_t kScatteredGrowths = 8;
+    static constexpr std::uint64_t kAlwaysCached = 64 * kKiB;
     void keep(Block* block, ThreadCache& mine);
     void count_free(const Block* block, ThreadCache& mine, bool settled);
     void count_settled(const Block& block);
@@ -281,16 +287,32 @@ class DevicePool {
     static constexpr std::uint32_t kAllPending = ~0U;
 
     // device_pool_grow.cpp: the driver, growth and release
-    enum class Growth { done, no_room, impossible };
+    enum class Growth { done, no_room, over_limit, impossible };
     Growth grow(const Request& request, Block** block);
     std::uint64_t segment_bytes(const Request& request) const;
     bool within_slack(const Request& request) const;
-    Block* make_room(const Request& request, bool& impossible);
+    bool pays_to_grow(const Request& request) const;
+    Block* make_room(const Request& request, Growth& growth);
     std::uint64_t release_segment(std::uint64_t at_least);
+    std::uint64_t release(Segment* segment);
     void note_end(const Segment& segment);
     void note_segment(bool allocated, DeviceAddress base, std::uint64_t bytes, bool small);
     void flush_to_heap();
     void settle_what_is_done();
+
+    // device_pool_bounds.cpp: what the pool may hold
+    static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+    static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
+    std::uint64_t live_bytes() const;
+    /// The peak of live bytes as it will be when the request has been served. O(threads).
+    std::uint64_t peak_with(const Request& request) const;
+    std::uint64_t limit() const;
+    std::uint64_t held(std::uint64_t limit);
+    bool may_grow(std::uint64_t bytes);
+    PoolResult refuse(Growth growth);
+    void collect_garbage(const Request& request);
+    void shrink_before_growth(const Request& request);
+    bool idle();
 
     const Options options_;
     const std::uint64_t max_split_ = options_.max_split_bytes();
@@ -321,6 +343,11 @@ class DevicePool {
     /// missing).
     std::mutex moving_mutex_;
     std::mutex release_mutex_;
+    std::mutex shrink_mutex_; ///< only ever tried: its holder may be waiting for the device
+    std::int64_t release_credit_ = 1LL << 60; ///< bytes; under shrink_mutex_, as the next
+    std::uint64_t credited_until_ = 0;
+    std::atomic<std::uint64_t> elsewhere_{kUnknown};  ///< held by the process outside the pool
+    std::atomic<std::uint32_t> scattered_growths_{0}; ///< growths although as much was free
     std::mutex aside_mutex_;
     Block* aside_ = nullptr;
     std::atomic<bool> any_aside_{false};

@@ -30,7 +30,9 @@ PoolResult DevicePool::allocate_special(const Request& request) {
     }
     if (hold_is_over()) return allocate_slow(request);
     Block* block = nullptr;
-    if (grow(request, &block) == Growth::done) return hand_out(block, request);
+    const Growth growth = grow(request, &block);
+    if (growth == Growth::done) return hand_out(block, request);
+    if (growth == Growth::over_limit) return refuse(growth);
     return {PoolStatus::pass_through, 0, 0};
 }
 
@@ -46,18 +48,22 @@ PoolResult DevicePool::allocate_slow(const Request& request) {
         if (block == nullptr) block = settle_streams_and_find(request, kFewPending);
         if (block == nullptr) block = settle_and_find(request);
     }
-    if (block == nullptr && !within_slack(request)) block = take(request, Heap::Reach::any);
+    if (block == nullptr && !pays_to_grow(request)) block = take(request, Heap::Reach::any);
     if (block != nullptr) return hand_out(block, request);
     if (fences_.lost() != 0) return lost_context();
-    const Growth growth = grow(request, &block);
+    collect_garbage(request);
+    shrink_before_growth(request);
+    Growth growth = grow(request, &block);
     if (growth == Growth::done) return hand_out(block, request);
-    bool impossible = growth == Growth::impossible;
-    if (!impossible) block = make_room(request, impossible);
+    if (growth == Growth::over_limit && options_.throw_on_cudamalloc_oom) {
+        count(slow_.oom_rejections);
+        return refuse(growth);
+    }
+    if (growth != Growth::impossible) block = make_room(request, growth);
     if (block != nullptr) return hand_out(block, request);
     if (fences_.lost() != 0) return lost_context();
-    if (impossible) return {PoolStatus::pass_through, 0, 0};
-    count(slow_.oom);
-    return {PoolStatus::out_of_memory, 0, 0};
+    if (growth == Growth::impossible) return {PoolStatus::pass_through, 0, 0};
+    return refuse(growth);
 }
 
 /// From now on the driver answers everything, with its sticky error.

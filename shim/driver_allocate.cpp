@@ -43,7 +43,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
     ContextPool* const context = state->contexts.current();
     if (context == nullptr) return pass(state, pointer, bytes);
     PoolResult result = context->pool.allocate(bytes);
-    if (result.status == PoolStatus::out_of_memory && make_room(context)) {
+    if (is_short(result) && may_make_room(*state) && make_room(context)) {
         result = context->pool.allocate(bytes);
     }
     if (result.status == PoolStatus::done) {
@@ -53,6 +53,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
         }
         return CUDA_SUCCESS;
     }
+    if (result.status == PoolStatus::over_limit) return refuse(*state, *context, bytes);
     const CUresult native = pass(state, pointer, bytes);
     if (native == CUDA_ERROR_OUT_OF_MEMORY && result.status == PoolStatus::out_of_memory) {
         report_out_of_memory(*context, bytes);

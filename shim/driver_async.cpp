@@ -23,9 +23,11 @@ NamedStream named(const StreamName& name, CUstream stream) {
     return result;
 }
 
-// True if the pool has served the call. Whatever is wrong with it, the driver says.
+// True if the pool has answered the call, in `answer`. Whatever else is wrong with it, the driver
+// says.
 bool serve(Process* state, CUdeviceptr* pointer, std::size_t bytes, CUstream stream,
-           const CUmemoryPool* from) {
+           const CUmemoryPool* from, CUresult& answer) {
+    answer = CUDA_SUCCESS;
     if (state == nullptr || !state->options.pool ||
         state->options.async_mode == AsyncMode::driver || pointer == nullptr || bytes == 0 ||
         state->capturing()) {
@@ -44,8 +46,12 @@ bool serve(Process* state, CUdeviceptr* pointer, std::size_t bytes, CUstream str
     asking.reuse_waiting = source->reuse_waiting();
     DevicePool& pool = name.context->pool;
     PoolResult result = pool.allocate_async(bytes, asking);
-    if (result.status == PoolStatus::out_of_memory && make_room(name.context)) {
+    if (is_short(result) && may_make_room(*state) && make_room(name.context)) {
         result = pool.allocate_async(bytes, asking);
+    }
+    if (result.status == PoolStatus::over_limit) {
+        answer = refuse(*state, *name.context, bytes);
+        return true;
     }
     if (result.status != PoolStatus::done) return false;
     if (recorder_of(state) != nullptr) {
@@ -73,8 +79,9 @@ CUresult allocate_async(trace::CallName name, CUdeviceptr* pointer, std::size_t 
     Process* const state = process();
     Recorder* const recorder = recorder_of(state);
     const RecordedCall call(recorder, name);
-    if (serve(state, pointer, bytes, named_stream, from)) return CUDA_SUCCESS;
-    const CUresult result = with_room(native);
+    CUresult result = CUDA_SUCCESS;
+    if (serve(state, pointer, bytes, named_stream, from, result)) return result;
+    result = with_room(native);
     if (recorder == nullptr) return result;
     if (result == CUDA_ERROR_OUT_OF_MEMORY) state->recording.out_of_memory(bytes);
     if (result != CUDA_SUCCESS || is_captured(*state, named_stream)) return result;

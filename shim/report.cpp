@@ -55,19 +55,25 @@ void print_statistics() {
     std::fprintf(stderr, "%s]}\n", line); // at once: other processes may write there too
 }
 
-void report_out_of_memory(ContextPool& context, std::uint64_t bytes) {
+void report_out_of_memory(ContextPool& context, std::uint64_t bytes, bool over_limit) {
     const PoolStatistics now = context.pool.statistics();
     const double free = mib(now.cached_bytes);
     const double unusable = now.cached_bytes == 0
                                 ? 0
                                 : 100.0 * (1.0 - static_cast<double>(now.largest_free_bytes) /
                                                      static_cast<double>(now.cached_bytes));
+    char reason[128] = "";
+    if (over_limit) {
+        const Fraction share = process()->options.per_process_memory_fraction;
+        std::snprintf(reason, sizeof reason, "; per_process_memory_fraction allows %.1f MiB",
+                      mib(share.of(context.source.total_bytes())));
+    }
     logf(LogLevel::error,
          "out of device memory: %" PRIu64
          " bytes (%.1f MiB) requested on device %d; live %.1f MiB in %" PRIu64
-         " blocks, cached %.1f MiB, largest free block %.1f MiB, fragmentation %.0f %%",
+         " blocks, cached %.1f MiB, largest free block %.1f MiB, fragmentation %.0f %%%s",
          bytes, mib(bytes), context.device, mib(now.allocated_bytes), now.allocations - now.frees,
-         free, mib(now.largest_free_bytes), unusable);
+         free, mib(now.largest_free_bytes), unusable, reason);
 }
 
 } // namespace cachealloc::shim

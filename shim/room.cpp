@@ -3,10 +3,22 @@
 #include "core/record/recorder.h"
 #include "shim/driver.h"
 #include "shim/process.h"
+#include "shim/recorded_calls.h"
+#include "shim/report.h"
 
 #include <vector>
 
 namespace cachealloc::shim {
+
+bool may_make_room(const Process& process) {
+    return !process.options.throw_on_cudamalloc_oom;
+}
+
+CUresult refuse(Process& process, ContextPool& context, std::uint64_t bytes) {
+    if (recorder_of(&process) != nullptr) process.recording.out_of_memory(bytes);
+    report_out_of_memory(context, bytes, true);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 bool make_room(const ContextPool* except) {
     Process* const state = process();

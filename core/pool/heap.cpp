@@ -8,11 +8,6 @@
 
 namespace cachealloc {
 
-bool Heap::may_split(const Block* block, std::uint64_t size) const {
-    return block->size < max_split_ ||
-           (size >= max_split_ && block->size < size + kMaxUnsplitWaste);
-}
-
 /// Whether a block of `size` bytes cut from `block` would keep a segment much larger than itself
 /// from serving a request like those it was made for, or from being given back.
 bool Heap::pins(const Block* block, std::uint64_t size) {
@@ -24,17 +19,36 @@ bool Heap::pins(const Block* block, std::uint64_t size) {
     return block->size == whole || most(block->previous) || most(block->next);
 }
 
-/// Blocks rise in size from the best fit on: where one may not be split, no larger one may.
-Block* Heap::take(std::uint64_t size, Reach reach) {
-    const std::lock_guard lock(mutex_);
-    const bool from_small = is_small(size) != (reach == Reach::foreign);
-    const BestFitTree& free = from_small ? small_ : large_;
-    Block* block = free.best_fit(size);
+Block* Heap::best_shared(const BestFitTree& tree, std::uint64_t size, Reach reach) const {
+    Block* block = tree.best_fit(size);
     if (reach == Reach::modest) {
         for (int others = kOthers; block != nullptr && pins(block, size); --others)
-            block = others != 0 ? free.next(block) : nullptr;
+            block = others != 0 ? tree.next(block) : nullptr;
     }
-    if (block == nullptr || !may_split(block, size)) return nullptr;
+    return block;
+}
+
+/// The best fit wastes least: where it wastes too much, so does every other.
+Block* Heap::best_unsplit(std::uint64_t size) const {
+    Block* const block = size >= max_split_ ? unsplit_.best_fit(size) : nullptr;
+    return block != nullptr && block->size - size < max_waste_ ? block : nullptr;
+}
+
+Block* Heap::best_foreign(std::uint64_t size) const {
+    Block* const block = (is_small(size) ? large_ : small_).best_fit(size);
+    return block != nullptr ? block : unsplit_.best_fit(size);
+}
+
+Block* Heap::take(std::uint64_t size, Reach reach) {
+    const std::lock_guard lock(mutex_);
+    Block* block = nullptr;
+    if (reach == Reach::foreign) {
+        block = best_foreign(size);
+    } else {
+        block = best_unsplit(size);
+        if (block == nullptr) block = best_shared(is_small(size) ? small_ : large_, size, reach);
+    }
+    if (block == nullptr) return nullptr;
     remove_free(block);
     return cut(block, size);
 }
@@ -43,7 +57,7 @@ Block* Heap::take(std::uint64_t size, Reach reach) {
 Block* Heap::cut(Block* block, std::uint64_t size) {
     block->state.store(BlockState::freeing, std::memory_order_relaxed);
     const std::uint64_t rest = block->size - size;
-    if (rest < smallest_remainder(block->segment->small) || block->size >= max_split_) return block;
+    if (rest == 0 || block->segment->unsplit) return block;
     Block* const remainder = arena_.make();
     if (remainder == nullptr) return block;
     remainder->address = block->address + size;
@@ -152,6 +166,7 @@ Block* Heap::add_segment(DeviceAddress base, std::uint64_t bytes, bool small, st
     segment->size = bytes;
     segment->pool = &owner_;
     segment->small = small;
+    segment->unsplit = size >= max_split_;
     segment->first = block;
     block->address = base;
     block->size = bytes;
@@ -192,6 +207,7 @@ void Heap::unlink_segment(Segment* segment) {
 
 void Heap::link_warmest(Segment* segment) {
     segment->in_cold_list = true;
+    releasable_.store(releasable() + segment->size, std::memory_order_relaxed);
     segment->warmer = nullptr;
     segment->colder = warmest_;
     (warmest_ != nullptr ? warmest_->warmer : coldest_) = segment;
@@ -203,14 +219,39 @@ void Heap::unlink_cold(Segment* segment) {
     (segment->warmer != nullptr ? segment->warmer->colder : warmest_) = segment->colder;
     segment->colder = segment->warmer = nullptr;
     segment->in_cold_list = false;
+    releasable_.store(releasable() - segment->size, std::memory_order_relaxed);
+}
+
+template <class Wanted>
+Segment* Heap::take_first(Wanted wanted) {
+    const std::lock_guard lock(mutex_);
+    Segment* segment = coldest_;
+    while (segment != nullptr && !wanted(*segment))
+        segment = segment->warmer;
+    return segment != nullptr ? take_out(segment) : nullptr;
 }
 
 Segment* Heap::take_coldest(std::uint64_t at_least) {
+    return take_first([&](const Segment& segment) { return segment.size >= at_least; });
+}
+
+Segment* Heap::take_coldest_large() {
+    return take_first([](const Segment& segment) { return !segment.small; });
+}
+
+Segment* Heap::take_covering(std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    Segment* segment = coldest_;
-    while (segment != nullptr && segment->size < at_least)
-        segment = segment->warmer;
-    if (segment == nullptr) return nullptr;
+    Segment* best = coldest_;
+    for (Segment* at = coldest_; at != nullptr; at = at->warmer) {
+        const bool covers = at->size >= bytes;
+        const bool better = best->size < bytes ? at->size > best->size : at->size < best->size;
+        if (better && (covers || best->size < bytes)) best = at;
+    }
+    return best != nullptr ? take_out(best) : nullptr;
+}
+
+/// `segment` is wholly free.
+Segment* Heap::take_out(Segment* segment) {
     remove_free(segment->first);
     segment->first->state.store(BlockState::freeing, std::memory_order_relaxed);
     unlink_segment(segment);
@@ -262,7 +303,8 @@ void Heap::forget_all() {
         spare_segments_ = segment;
     }
     coldest_ = warmest_ = nullptr;
-    small_ = large_ = BestFitTree();
+    small_ = large_ = unsplit_ = BestFitTree();
+    releasable_.store(0, std::memory_order_relaxed);
     segment_count_ = free_in_tree_ = 0;
     reserved_.store(0, std::memory_order_relaxed);
     count_pieces();
@@ -274,7 +316,7 @@ void Heap::count_segment(const Segment& segment, std::int64_t sign) {
     const auto bytes = static_cast<std::int64_t>(segment.size);
     statistics_.segments.change(which, sign);
     statistics_.reserved.change(which, sign * bytes);
-    if (segment.size >= max_split_) statistics_.oversize_segments.change(sign);
+    if (segment.unsplit) statistics_.oversize_segments.change(sign);
 }
 
 /// Neighbours that are free count as one, as if they had merged: in the exact-size caches they have
@@ -323,7 +365,7 @@ Heap::Totals Heap::totals() const {
     totals.free_in_tree = free_in_tree_;
     totals.segments = segment_count_;
     totals.splits = splits_;
-    for (const BestFitTree* tree : {&small_, &large_}) {
+    for (const BestFitTree* tree : {&small_, &large_, &unsplit_}) {
         if (const Block* const block = tree->largest()) {
             totals.largest_free = std::max(totals.largest_free, block->size);
         }

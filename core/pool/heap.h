@@ -11,8 +11,8 @@
 
 namespace cachealloc {
 
-/// The pool's back: segments, their blocks in address order, and the free ones in two best-fit
-/// trees (small and large requests live in segments of their own).
+/// The pool's back: segments, their blocks in address order, and the free ones in best-fit trees:
+/// small and large requests live in segments of their own, and so do those too large to share one.
 ///
 /// Invariant: under the lock, each segment is wholly covered by its blocks, no two neighbours are
 /// both `free`, every `free` block is in its tree, and every wholly free segment is in the cold
@@ -21,18 +21,20 @@ namespace cachealloc {
 /// Thread-safe; one lock, never held across a driver call.
 class Heap {
   public:
-    /// `map` and `arena` must outlive the heap; `owner` is noted in every segment. Blocks of
-    /// `max_split` bytes or more are never split, and serve only requests of that size (as
-    /// PyTorch's max_split_size_mb).
-    Heap(AddressMap& map, BlockArena& arena, DevicePool& owner, std::uint64_t max_split)
-        : map_(map), arena_(arena), owner_(owner), max_split_(max_split) {}
+    /// `map` and `arena` must outlive the heap; `owner` is noted in every segment. Segments made
+    /// for requests of `max_split` bytes or more are never split, and serve only such requests,
+    /// those that leave less than `max_waste` of them unused (as PyTorch's max_split_size_mb and
+    /// max_non_split_rounding_mb).
+    Heap(AddressMap& map, BlockArena& arena, DevicePool& owner, std::uint64_t max_split,
+         std::uint64_t max_waste)
+        : map_(map), arena_(arena), owner_(owner), max_split_(max_split), max_waste_(max_waste) {}
 
     /// Which free blocks a request may be cut from.
     enum class Reach {
         modest,  ///< not from a segment much larger than the request that it would pin: one that is
                  ///< wholly free, or the tail of one that a large block has for itself
         any,     ///< from any segment for requests of this kind
-        foreign, ///< from segments for the other kind of request: better than no memory at all
+        foreign, ///< from segments for other kinds of request: better than no memory at all
     };
 
     /// Cuts a block of `size` bytes out of the smallest free block that fits (lowest address among
@@ -54,6 +56,13 @@ class Heap {
     /// the address map, so that its memory can be given back. With `at_least`, the coldest one that
     /// has that many bytes. Null if there is none. Exported segments are never taken.
     Segment* take_coldest(std::uint64_t at_least);
+
+    /// The same with the coldest one for large requests.
+    Segment* take_coldest_large();
+
+    /// The same with the smallest one of at least `bytes`, or the largest if none has that many.
+    /// O(wholly free segments).
+    Segment* take_covering(std::uint64_t bytes);
 
     /// Forgets a segment from take_coldest() whose memory was given back.
     void retire(Segment* segment);
@@ -106,13 +115,11 @@ class Heap {
     std::uint64_t wholly_free() const;
 
     std::uint64_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
+    /// Bytes of the segments that take_coldest() could take.
+    std::uint64_t releasable() const { return releasable_.load(std::memory_order_relaxed); }
     std::uint64_t reserved_peak() const { return reserved_peak_.load(std::memory_order_relaxed); }
 
   private:
-    /// How much larger than the request a block may be that must not be split (PyTorch's default of
-    /// max_non_split_rounding_mb).
-    static constexpr std::uint64_t kMaxUnsplitWaste = 20 * kMiB;
-
     /// A wholly free segment above kPinnable is much larger than a request kMuchLarger times
     /// smaller: 40 MiB of small blocks once kept 2 GiB from cuMemGetInfo and from other programs.
     static constexpr std::uint64_t kPinnable = 64 * kMiB;
@@ -121,8 +128,15 @@ class Heap {
     /// Blocks behind the best fit that a modest request looks at.
     static constexpr int kOthers = 8;
 
-    BestFitTree& tree(const Segment& segment) { return segment.small ? small_ : large_; }
-    bool may_split(const Block* block, std::uint64_t size) const;
+    BestFitTree& tree(const Segment& segment) {
+        return segment.small ? small_ : segment.unsplit ? unsplit_ : large_;
+    }
+    Block* best_shared(const BestFitTree& tree, std::uint64_t size, Reach reach) const;
+    Block* best_unsplit(std::uint64_t size) const;
+    Block* best_foreign(std::uint64_t size) const;
+    template <class Wanted>
+    Segment* take_first(Wanted wanted);
+    Segment* take_out(Segment* segment);
     static bool pins(const Block* block, std::uint64_t size);
     Block* cut(Block* block, std::uint64_t size);
     void put_locked(Block* block);
@@ -141,9 +155,11 @@ class Heap {
     BlockArena& arena_;
     DevicePool& owner_;
     const std::uint64_t max_split_;
+    const std::uint64_t max_waste_;
     mutable std::mutex mutex_;
     BestFitTree small_;
     BestFitTree large_;
+    BestFitTree unsplit_;
     Segment* segments_ = nullptr;
     Segment* coldest_ = nullptr;
     Segment* warmest_ = nullptr;
@@ -152,6 +168,7 @@ class Heap {
     std::uint64_t splits_ = 0;
     std::uint64_t segment_count_ = 0;
     Statistics statistics_;
+    std::atomic<std::uint64_t> releasable_{0};
     std::atomic<std::uint64_t> reserved_{0};
     std::atomic<std::uint64_t> reserved_peak_{0};
 };

@@ -42,6 +42,10 @@ class MemorySource {
     /// Bytes of memory that the device has in all; a request above it cannot succeed.
     virtual std::uint64_t total_bytes() const = 0;
 
+    /// Bytes of that memory that the process holds, with what it got elsewhere, as far as known;
+    /// 0 if nothing is. May take a millisecond.
+    virtual std::uint64_t process_bytes() { return 0; }
+
     // A source that has no growable memory leaves these as they are: they fail.
 
     /// Reserves addresses (a multiple of kGranule, so aligned) without memory. Returns done, or

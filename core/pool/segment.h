@@ -19,6 +19,7 @@ struct Segment {
     DevicePool* pool = nullptr;        ///< whose it is
     bool classic = true;               ///< one allocation of the source, as statistics count
     bool small = false;                ///< serves requests up to kSmallRequest
+    bool unsplit = false;              ///< made for a request that is too large to share it
     std::atomic<bool> exported{false}; ///< an IPC handle of it was given out: kept for good
     Block* first = nullptr;
     Segment* previous = nullptr; ///< list of all segments of the heap

@@ -39,12 +39,6 @@ inline SizeClass size_class(bool small) {
     return small ? kSmallClass : kLargeClass;
 }
 
-/// What a free block must keep after a split to be worth it: less than this stays with the
-/// application's block as waste.
-inline std::uint64_t smallest_remainder(bool small) {
-    return small ? kBlockAlignment : 64 * kKiB;
-}
-
 /// Numbers the exact sizes that have a cache of their own: every multiple of 512 bytes up to 1 MiB,
 /// and the first kLargeBins larger sizes that a program uses.
 class BinIndex {

@@ -48,7 +48,7 @@ TEST_CASE("DevicePool memory: one cold segment that is large enough is preferred
     f.free(second);
     f.free(large);
     REQUIRE(f.alloc(17 * kMiB) != nullptr); // 18 MiB: one segment alone does not do
-    CHECK(f.device.released.size() == 2);
+    CHECK(f.device.released.size() == 3);
     PoolFixture g(OrderLevel::ordered, pool_options(), 20 * kMiB);
     Block* const cold = g.alloc(4 * kMiB);
     const DeviceAddress cold_base = cold->address;
@@ -208,7 +208,7 @@ TEST_CASE(
         Options options = pool_options();
         if (!slack) options.slack_mb = options.slack_percent = 0;
         PoolFixture f(OrderLevel::ordered, options);
-        f.free(f.alloc(500 * kMiB));
+        f.free(f.alloc(500 * kMiB)); // 2 % of it is what sparing it may cost
         REQUIRE(f.alloc(2 * kMiB) != nullptr);
         CHECK(f.device.segments() == (slack ? 2U : 1U));
         CHECK((f.pool->wholly_free_bytes() >= 500 * kMiB) == slack);

@@ -39,7 +39,14 @@ Options options_of(const Scene& scene, std::mt19937_64& random) {
     Options options = pool_options(scene.mode);
     if (scene.tight) options.slack_mb = options.slack_percent = 0;
     options.cache_mb = random() % 3 == 0 ? random() % 16 : 1024;
-    if (random() % 4 == 0) options.max_split_size_mb = 21;
+    if (random() % 2 == 0) options.large_segment_size_mb = Options{}.large_segment_size_mb;
+    if (random() % 4 == 0) options.max_split_size_mb = 4;
+    if (random() % 2 == 0) options.max_non_split_rounding_mb = random() % 4;
+    if (random() % 4 == 0) {
+        options.per_process_memory_fraction = Fraction{Fraction::kOne / 4 * 3};
+        options.throw_on_cudamalloc_oom = random() % 2 == 0;
+        if (random() % 2 == 0) options.garbage_collection_threshold = Fraction{Fraction::kOne / 2};
+    }
     if (random() % 4 == 0) options.roundup_power2_divisions.fill(4);
     return options;
 }
@@ -114,7 +121,8 @@ std::uint64_t run_program(std::uint64_t seed, const Scene& scene, int steps) {
                 model.bytes += block->size;
                 model.requested += bytes;
                 model.peak = std::max(model.peak, model.bytes);
-            } else if (f.status == PoolStatus::out_of_memory) {
+            } else if (f.status == PoolStatus::out_of_memory ||
+                       f.status == PoolStatus::over_limit) {
                 ++model.refused;
             } else {
                 REQUIRE(f.status == PoolStatus::pass_through);

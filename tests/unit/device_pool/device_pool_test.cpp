@@ -137,21 +137,27 @@ TEST_CASE(
     CHECK(f.pool->wholly_free_bytes() == 6 * kMiB);
 }
 
-TEST_CASE("DevicePool: segments are sized to the request and grow with the pool") {
-    PoolFixture f(OrderLevel::ordered, pool_options(), 4 * kGiB);
+TEST_CASE("DevicePool: segments are sized to the request at first, then shared") {
+    Options options = pool_options();
+    options.large_segment_size_mb = GENERATE(20, 64);
+    const std::uint64_t shared = options.large_segment_bytes();
+    PoolFixture f(OrderLevel::ordered, options, 4 * kGiB);
     f.alloc(kMiB + 1);
     CHECK(f.device.held() == 2 * kMiB);
-    f.alloc(100 * kMiB + 1);
-    CHECK(f.device.held() == 104 * kMiB);
-    f.alloc(5 * kMiB); // an eighth of the pool
-    CHECK(f.device.held() == 118 * kMiB);
-    f.alloc(300 * kMiB);
-    f.alloc(9 * kMiB); // what is left of that eighth is too small; 20 MiB at most
-    CHECK(f.device.held() == 418 * kMiB);
+    f.alloc(9 * kMiB); // as much as there is, if more than needed
+    CHECK(f.device.held() == 12 * kMiB);
     f.alloc(9 * kMiB);
-    CHECK(f.device.held() == 438 * kMiB);
+    CHECK(f.device.held() == 24 * kMiB);
+    f.alloc(100 * kMiB + 1);
+    CHECK(f.device.held() == 126 * kMiB);
+    f.alloc(5 * kMiB);
+    CHECK(f.device.held() == 126 * kMiB + shared);
+    f.alloc(10 * kMiB); // found in the rest
+    f.alloc(10 * kMiB);
+    const std::uint64_t held = shared == 20 * kMiB ? 156 * kMiB : 126 * kMiB + shared;
+    CHECK(f.device.held() == held);
     f.alloc(512);
-    CHECK(f.device.held() == 440 * kMiB);
+    CHECK(f.device.held() == held + 2 * kMiB);
 }
 
 TEST_CASE("DevicePool: a killed pool's addresses are unknown until it is revived") {

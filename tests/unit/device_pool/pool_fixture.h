@@ -14,6 +14,7 @@
 inline cachealloc::Options pool_options(cachealloc::FreeMode mode = cachealloc::FreeMode::async) {
     cachealloc::Options options;
     options.free_mode = mode;
+    options.large_segment_size_mb = 2; // every large request has a segment of its own
     return options;
 }
 

@@ -205,6 +205,10 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         return result;
     }
     std::uint64_t total_bytes() const override { return memory_; }
+    std::uint64_t process_bytes() override {
+        ++process_asked;
+        return elsewhere == 0 ? 0 : held() + elsewhere;
+    }
 
     // ---- what a test sets and reads
     std::atomic<bool> several{false}; ///< the hint
@@ -214,6 +218,8 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     std::function<void()> before_release;   ///< called before memory is given back
     std::atomic<std::uint64_t> refusals{0}; ///< allocations that found no room
     bool one_stream_ = false;               ///< the program uses one stream: all work is ordered
+    std::uint64_t elsewhere = 0;            ///< held by the process, not by the pool; 0: not known
+    std::uint64_t process_asked = 0;
     std::uint64_t fail_at = 0; ///< the call (from 1, counted over all) that fails, 0 = none
     std::uint64_t calls = 0;
     OrderStatus order_failure_status = OrderStatus::failed;

@@ -17,6 +17,7 @@ struct HeapModel {
     std::unique_ptr<cachealloc::BlockArena> arena = std::make_unique<cachealloc::BlockArena>();
     std::unique_ptr<cachealloc::Heap> heap;
     std::uint64_t max_split;
+    static constexpr std::uint64_t max_waste = 20 * cachealloc::kMiB;
     cachealloc::DeviceAddress next_base = 0x7e0000000000;
     std::map<cachealloc::DeviceAddress, std::uint64_t> segments; ///< base -> bytes
     std::map<cachealloc::DeviceAddress, cachealloc::Block*> held;
@@ -26,7 +27,7 @@ struct HeapModel {
         // The heap only notes whose its segments are.
         alignas(16) static unsigned char nobody[1];
         heap = std::make_unique<cachealloc::Heap>(
-            *map, *arena, *reinterpret_cast<cachealloc::DevicePool*>(nobody), max_split);
+            *map, *arena, *reinterpret_cast<cachealloc::DevicePool*>(nobody), max_split, max_waste);
     }
 
     cachealloc::Block* hold(cachealloc::Block* block) {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <random>
 #include <thread>
+#include <utility>
 
 using namespace cachealloc;
 
@@ -98,12 +99,12 @@ TEST_CASE("Heap: how far a request may reach") {
     n.check();
 }
 
-TEST_CASE("Heap: a remainder that is not worth keeping stays with the block") {
+TEST_CASE("Heap: what a request leaves of a block stays free, down to the smallest") {
     HeapModel m;
-    Block* const whole = m.grow(kGranule, false, kGranule - 64 * kKiB + 512);
-    CHECK(whole->size == kGranule);
+    Block* const whole = m.grow(kGranule, false, kGranule - 512);
+    CHECK(whole->size == kGranule - 512);
     m.put(whole);
-    CHECK(m.take(kGranule - 64 * kKiB)->size == kGranule - 64 * kKiB);
+    CHECK(m.take(kGranule)->size == kGranule);
     m.check();
     HeapModel small;
     CHECK(small.grow(kGranule, true, kMiB)->size == kMiB);
@@ -113,7 +114,7 @@ TEST_CASE("Heap: a remainder that is not worth keeping stays with the block") {
     small.check();
 }
 
-TEST_CASE("Heap: blocks of max_split bytes and more are never split") {
+TEST_CASE("Heap: segments made for requests of max_split bytes and more are never split") {
     HeapModel m(32 * kMiB);
     Block* const big = m.grow(64 * kMiB, false, 64 * kMiB);
     m.put(big);
@@ -124,13 +125,63 @@ TEST_CASE("Heap: blocks of max_split bytes and more are never split") {
     REQUIRE(block != nullptr);
     CHECK(block->size == 64 * kMiB); // whole
     m.check();
-    // Below the limit blocks are split as ever.
+    m.put(block);
+    CHECK(m.take(32 * kMiB - 512) == nullptr); // the limit itself counts as large
+    CHECK(m.grow(32 * kMiB, false, 32 * kMiB - 512)->size == 32 * kMiB - 512);
+    CHECK(m.take(512) == nullptr);
+    // Below the limit segments are split as ever.
     m.put(m.grow(30 * kMiB, false, 30 * kMiB));
     CHECK(m.take(10 * kMiB)->size == 10 * kMiB);
     m.check();
-    // A segment of the limit is not cut when it is made either.
-    CHECK(m.grow(32 * kMiB, false, 20 * kMiB)->size == 32 * kMiB);
+    // Rather than fail, a small request gets all of it.
+    CHECK(m.hold(m.heap->take(50 * kMiB, Heap::Reach::foreign))->size == 64 * kMiB);
     m.check();
+}
+
+// PyTorch's search ends at a block that is too large to be split for the request, and its segments
+// of 20 MiB become such blocks at max_split_size_mb:20.
+TEST_CASE("Heap: a block that must not be split hides none that may be") {
+    HeapModel m(20 * kMiB);
+    m.put(m.grow(22 * kMiB, false, 22 * kMiB)); // unsplit
+    Block* const shared = m.grow(20 * kMiB, false, 2 * kMiB);
+    CHECK(shared->size == 2 * kMiB);
+    m.put(shared);
+    Block* const again = m.take(2 * kMiB); // wholly free by now, and of max_split bytes
+    REQUIRE(again != nullptr);
+    CHECK(again->size == 2 * kMiB);
+    m.put(again);
+    m.put(m.grow(30 * kMiB, false, 19 * kMiB)); // a shared one behind the unsplit ones
+    CHECK(m.take(19 * kMiB)->segment->size == 20 * kMiB);
+    CHECK(m.take(19 * kMiB + 512)->segment->size == 30 * kMiB);
+    CHECK(m.take(20 * kMiB)->segment->size == 22 * kMiB);
+    m.check();
+}
+
+TEST_CASE("Heap: which wholly free segment covers a need") {
+    HeapModel m;
+    for (const std::uint64_t size : {8, 2, 20, 4, 12})
+        m.put(m.grow(size * kMiB, false, size * kMiB));
+    Block* const live = m.grow(6 * kMiB, false, 2 * kMiB);
+    CHECK(m.heap->releasable() == 46 * kMiB);
+    const auto take = [&](std::uint64_t bytes) {
+        Segment* const segment = m.heap->take_covering(bytes);
+        if (segment == nullptr) return std::uint64_t{0};
+        const std::uint64_t size = segment->size;
+        m.segments.erase(segment->base);
+        m.heap->retire(segment);
+        return size;
+    };
+    CHECK(take(3 * kMiB) == 4 * kMiB);
+    CHECK(take(12 * kMiB) == 12 * kMiB);
+    CHECK(take(21 * kMiB) == 20 * kMiB); // none covers it
+    CHECK(take(1) == 2 * kMiB);
+    CHECK(m.heap->releasable() == 8 * kMiB);
+    CHECK(take(1) == 8 * kMiB);
+    CHECK(take(1) == 0);
+    m.put(live);
+    m.put(m.grow(kGranule, true, 512));
+    CHECK(m.heap->take_coldest_large()->size == 6 * kMiB);
+    CHECK(m.heap->take_coldest_large() == nullptr);
 }
 
 TEST_CASE("Heap: the cold list gives segments in the order in which they became free") {
@@ -234,6 +285,9 @@ TEST_CASE("Heap: random splits and merges keep the invariant and always find the
     CAPTURE(max_split);
     HeapModel m(max_split);
     std::deque<DeviceAddress> cold; // wholly free segments, coldest first
+    const auto unsplit = [&](const HeapModel::Free& block) {
+        return m.map->segment_of(block.address)->unsplit;
+    };
     const auto whole = [&](const Block* block) { return block->size == block->segment->size; };
     std::uint64_t peak = 0;
     for (int step = 0; step < 4000; ++step) {
@@ -246,11 +300,20 @@ TEST_CASE("Heap: random splits and merges keep the invariant and always find the
             const HeapModel::Free* best = nullptr;
             for (const HeapModel::Free& candidate : free) {
                 if (candidate.small != small || candidate.size < size) continue;
+                if (unsplit(candidate)) continue;
                 if (best == nullptr || candidate.size < best->size) best = &candidate;
             }
-            if (best != nullptr && best->size >= max_split &&
-                (size < max_split || best->size >= size + 20 * kMiB)) {
-                best = nullptr;
+            const auto fitter = [&](const HeapModel::Free& candidate) {
+                return best == nullptr || candidate.size < best->size;
+            };
+            if (size >= max_split) {
+                const HeapModel::Free* const shared = std::exchange(best, nullptr);
+                for (const HeapModel::Free& candidate : free) {
+                    const bool fits =
+                        candidate.size >= size && candidate.size - size < HeapModel::max_waste;
+                    if (unsplit(candidate) && fits && fitter(candidate)) best = &candidate;
+                }
+                if (best == nullptr) best = shared;
             }
             const DeviceAddress expected = best != nullptr ? best->address : 0;
             Block* const block = m.take(size);
