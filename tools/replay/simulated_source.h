@@ -38,7 +38,8 @@ struct DriverCalls {
 /// Not thread-safe.
 class SimulatedSource final : public MemorySource {
   public:
-    static constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 50;
+    /// More than any device has; the pool reserves addresses in proportion, of which there are 2^51.
+    static constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 44;
 
     /// At most `limit` bytes at once. allocate() gives the addresses of `recorded` in turn, as long
     /// as sizes agree: the pool prefers low addresses among equals, so a replay with other
