@@ -37,10 +37,11 @@ def same_output(harness, command, confs, python=False, extra=None, timeout=100):
     return Outcome(PASS, " | ".join(native.out.strip().splitlines())[-200:], runs=runs)
 
 
-def aliases(run):
-    """{direction: counts} of the mixes that a run of `stitched` tried, added up."""
+def aliases(runs):
+    """{direction: counts} of runs of `stitched`, added up."""
     sums = {}
-    for direction, text in re.findall(r"^gpu-stitched-\d-(\w+): (\{.*\})$", run.err, re.MULTILINE):
+    said = "\n".join(run.err for run in runs)
+    for direction, text in re.findall(r"^gpu-stitched-\d-(\w+): (\{.*\})$", said, re.MULTILINE):
         into = sums.setdefault(direction, {})
         for key, value in json.loads(text).items():
             into[key] = into.get(key, 0) + value
@@ -64,15 +65,22 @@ def stitched(harness):
     lines = []
     for name, conf in TIGHT_CONFS.items():
         for tooth in (4096, 16384):
-            run = harness.run([program, "--peek", "--tooth-kib", tooth], "default", conf=conf,
-                              timeout=100)
-            sums = aliases(run)
+            # Each mix alone: a pool that one mix filled would hide what the next one shows.
+            runs = [harness.run([program, "--peek", "--tooth-kib", tooth, "--mix", mix + 1],
+                                "default", conf=conf, timeout=60) for mix in range(MIXES)]
+            sums = aliases(runs)
             lines.append(alias_text(f"{name}, {tooth >> 10} MiB", sums))
-            wrong = under_shim(run)
-            if wrong:
-                return Outcome(FAIL, f"{name}: {wrong} {run.out[-600:]}", runs=[run], lines=lines)
-            if sum(one["aliased"] for one in sums.values()) == 0:
-                return Outcome(FAIL, f"{name}: no memory was mapped twice", runs=[run], lines=lines)
+            for mix, run in enumerate(runs):
+                wrong = under_shim(run)
+                if wrong:
+                    return Outcome(FAIL, f"{name}, mix {mix + 1}: {wrong} {run.out[-600:]}",
+                                   runs=[run], lines=lines)
+            waits = sum(run.stats.get("native_waits", 0) for run in runs)
+            if waits > 0:  # it would hide what comes after it
+                return Outcome(FAIL, f"{name}: {waits} frees waited natively", lines=lines)
+            if any(one["aliased"] == 0 for one in aliases(runs[:1]).values()):
+                return Outcome(FAIL, f"{name}: no memory was mapped twice", runs=runs[:1],
+                               lines=lines)
     return Outcome(PASS, lines=lines)
 
 
@@ -85,7 +93,7 @@ def stitched_off(harness):
     off = {"CACHEALLOC_TEST_DISABLE": "fence,stream_event,finished_only"}
     run = harness.run([program, "--peek", "--mix", 1], "default", conf=conf, testing=True,
                       extra=off, timeout=100)
-    sums = aliases(run)
+    sums = aliases([run])
     lines = [f"{direction}: {one['unordered_corrupted']} corrupted of {one['unordered']} that "
              "nothing orders" for direction, one in sums.items()]
     if len(sums) < 2 or any(one["unordered"] == 0 or
