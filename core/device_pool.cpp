@@ -11,14 +11,14 @@ DevicePool::DevicePool(AddressMap& map, BlockArena& arena, MemorySource& source,
                        OrderLevel level, const Options& options, PoolObserver* observer)
     : options_(options), observer_(observer), source_(source), cache_(arena, options.cache_bytes()),
       heap_(map, arena, *this, max_split_, options.max_non_split_rounding_bytes()),
-      fences_(order, level) {}
+      range_(map, arena, *this), grows_range_(options.expandable_segments), fences_(order, level) {}
 
 PoolResult DevicePool::allocate(std::uint64_t bytes) {
     if (bytes > kLargestRequest) return {PoolStatus::pass_through, 0, 0};
     const std::uint64_t rounded = rounded_size(bytes, options_.roundup_power2_divisions);
     const Request request{bytes, rounded, bins_.bin(rounded), cache_.mine()};
     if (special_.load(std::memory_order_acquire) != 0) return allocate_special(request);
-    if (request.bin != BinIndex::kNone) {
+    if (request.bin != BinIndex::kNone && cached(rounded)) {
         if (Block* const block = cache_.take(request.bin, request.mine)) {
             return make_live(block, request);
         }
@@ -78,12 +78,38 @@ void DevicePool::count_settled(const Block& block) {
 /// the program has shown that its sizes vary. Peak held by peak live of a training program with
 /// caches for all sizes throughout: 1.25, thus 1.11.
 void DevicePool::keep(Block* block, ThreadCache& mine) {
-    if (block->size > kAlwaysCached &&
-        scattered_growths_.load(std::memory_order_relaxed) >= kScatteredGrowths) [[unlikely]] {
+    if (block->size > kept_up_to_.load(std::memory_order_relaxed)) [[unlikely]] {
+        put(block);
+    } else if (Block* const surplus = cache_.put(block, mine)) {
+        put(surplus);
+    }
+}
+
+/// Puts a settled block back where it was cut from.
+void DevicePool::put(Block* block) {
+    if (block->segment->kind == SegmentKind::plain) {
         heap_.put(block);
+    } else {
+        range_.put(block, fences_.stamp());
+    }
+}
+
+void DevicePool::put_chain(Block* chain) {
+    if (!range_.begun()) {
+        heap_.put_chain(chain);
         return;
     }
-    if (Block* const surplus = cache_.put(block, mine)) heap_.put(surplus);
+    Block* of_segments = nullptr;
+    Block* of_range = nullptr;
+    while (chain != nullptr) {
+        Block* const block = chain;
+        chain = block->link;
+        Block*& chosen = block->segment->kind == SegmentKind::plain ? of_segments : of_range;
+        block->link = chosen;
+        chosen = block;
+    }
+    heap_.put_chain(of_segments);
+    range_.put_chain(of_range, fences_.stamp());
 }
 
 /// A free that could not be ordered did not happen, as natively.
@@ -124,6 +150,15 @@ OrderResult DevicePool::timed(Wait wait, std::uint64_t* spent_ns) {
 OrderResult DevicePool::timed_host_wait(Stamp stamp) {
     if (fences_.finished(stamp)) return {};
     return timed([&] { return fences_.host_wait(stamp); });
+}
+
+/// Waits on the host until all work submitted so far has finished, if that can be told.
+bool DevicePool::await_all_work() {
+    if (fences_.level() == OrderLevel::wait) {
+        return timed([this] { return fences_.synchronize(); }).done();
+    }
+    const Stamp stamp = fences_.stamp();
+    return fences_.fence(false).done() && timed_host_wait(stamp).done();
 }
 
 OrderResult DevicePool::wait_as_natively(Stamp stamp) {
@@ -282,33 +317,48 @@ PoolResult DevicePool::await_earlier_users() {
     return {PoolStatus::failed, 0, result.native};
 }
 
-/// Everything in the segment ends, and it with it.
-void DevicePool::note_end(const Segment& segment) {
-    for (const Block* block = segment.first; block != nullptr; block = block->next) {
-        switch (block->state.load(std::memory_order_acquire)) {
-        case BlockState::live:
-            count_free(block, cache_.mine(), true);
-            break;
-        case BlockState::limbo:
-        case BlockState::aside:
-        case BlockState::streamed:
-            count_settled(*block);
-            break;
-        default:
-            break;
-        }
+/// The block's memory ends, and it with it.
+void DevicePool::note_end(const Block& block) {
+    switch (block.state.load(std::memory_order_acquire)) {
+    case BlockState::live:
+        count_free(&block, cache_.mine(), true);
+        break;
+    case BlockState::limbo:
+    case BlockState::aside:
+    case BlockState::streamed:
+        count_settled(block);
+        break;
+    default:
+        break;
     }
-    note_segment(false, segment.base, segment.size, segment.small);
+}
+
+void DevicePool::note_all_ends() {
+    heap_.visit([this](const Segment& segment) {
+        for (const Block* block = segment.first; block != nullptr; block = block->next)
+            note_end(*block);
+        note_segment(false, segment.base, segment.size, segment.small);
+    });
+    range_.visit_blocks([this](const Block& block) { note_end(block); });
+    if (observer_ == nullptr) return;
+    visit_growable([this](const PieceRun& run, bool alias) {
+        if (alias) {
+            observer_->alias_unmapped(run.address, run.bytes);
+        } else {
+            observer_->memory_unmapped(run.address, run.bytes);
+        }
+    });
 }
 
 // What waits is forgotten before the blocks' records are used again; a pool is never unmapped, but
 // most of its memory is that of the queues, which go back to the kernel.
 void DevicePool::bury() {
-    heap_.visit([this](const Segment& segment) { note_end(segment); });
+    note_all_ends();
     limbo_.clear();
     polled_.clear();
     streamed_.clear();
     heap_.forget_all();
+    range_.forget_all();
 }
 
 } // namespace cachealloc

@@ -5,6 +5,7 @@
 #include "core/order/fences.h"
 #include "core/order/stream_events.h"
 #include "core/pool/exact_cache.h"
+#include "core/pool/expandable_heap.h"
 #include "core/pool/heap.h"
 #include "core/pool/limbo.h"
 #include "core/pool/live_peaks.h"
@@ -91,6 +92,17 @@ struct PoolStatistics {
     std::uint64_t stream_hits = 0;       ///< allocations served from such frees
     std::uint64_t stream_waits = 0;      ///< waits put on one stream
     std::uint64_t out_of_memory = 0;
+    // With expandable segments:
+    std::uint64_t growths = 0;       ///< allocations served by memory mapped for them
+    std::uint64_t pieces_mapped = 0; ///< pieces that the range got
+    std::uint64_t unmapped_bytes = 0;
+    std::uint64_t stitches_made = 0; ///< each is an allocation too
+    std::uint64_t stitches_used = 0; ///< allocations served by one that existed
+    std::uint64_t stitches_ended = 0;
+    std::uint64_t remaps = 0; ///< runs of pieces that were mapped a second time
+    /// Requests that no free block could serve although the pool held more than the program needs.
+    std::uint64_t fragmentation_misses = 0;
+    std::uint64_t affinity_hits = 0; ///< placed where the last request in the same state was
 };
 
 /// One context's pool: exact-size caches in front, a best-fit heap behind, limbo for what is freed
@@ -155,7 +167,8 @@ class DevicePool {
     /// cached is handed out until they have finished.
     void enter_finished(bool may_wait);
 
-    /// Gives everything back that is free and settled, without waiting for fences. Returns bytes.
+    /// Gives everything back that is free and settled, without waiting for fences (growable memory:
+    /// once all work so far has finished, which it waits for). Returns bytes.
     std::uint64_t trim();
 
     /// The same, but waits first for the fences of frees that natively wait. Returns bytes.
@@ -167,9 +180,34 @@ class DevicePool {
 
     /// The context is ending: its addresses become unknown. revive() undoes that when it lived on;
     /// bury() forgets all of them for good, after which the pool must not be used any more.
-    void kill() { heap_.hide_all(); }
-    void revive() { heap_.show_all(); }
+    void kill() {
+        heap_.hide_all();
+        range_.hide_all();
+    }
+    void revive() {
+        heap_.show_all();
+        range_.show_all();
+    }
     void bury();
+
+    /// The program is about to need memory that only single driver allocations have (an IPC
+    /// handle): from now on nothing is allocated in growable memory. What is free there goes back
+    /// to the driver as it finishes. Without expandable segments it changes nothing.
+    void serve_from_segments();
+
+    /// Calls visit(PieceRun, bool alias) for all growable memory, by the addresses where it lies
+    /// together, and for each second mapping. Nothing is mapped or unmapped meanwhile; visit() may
+    /// call the driver.
+    template <class Visit>
+    void visit_growable(Visit visit) {
+        const std::lock_guard token(growth_token_);
+        for (PieceRun run = range_.mapped_above(0); run.bytes != 0;
+             run = range_.mapped_above(run.end()))
+            visit(run, false);
+        for (std::uint32_t i = 0; i < Stitches::kSlots; ++i) {
+            if (const PieceRun run = range_.aliased_by(i); run.bytes != 0) visit(run, true);
+        }
+    }
 
     /// Waits until the earlier users of every block handed out so far have finished: a writer that
     /// no barrier holds up is about to learn an address. Returns done or failed.
@@ -195,8 +233,9 @@ class DevicePool {
   private:
     /// Reasons to leave the fast path; bits of special_.
     enum Special : std::uint32_t {
-        kLost = 1, ///< the context is dead after a fault: the driver answers everything
-        kHold = 2, ///< nothing cached is handed out until hold_ has finished
+        kLost = 1,     ///< the context is dead after a fault: the driver answers everything
+        kHold = 2,     ///< nothing cached is handed out until hold_ has finished
+        kSegments = 4, ///< growable memory is not handed out any more
     };
 
     struct SlowCounters {
@@ -205,6 +244,8 @@ class DevicePool {
         std::atomic<std::uint64_t> native_waits, native_wait_ns;
         std::atomic<std::uint64_t> async_allocations, async_frees, stream_hits, stream_waits;
         std::atomic<std::uint64_t> alloc_retries, sync_all, maps, unmaps, oom_rejections;
+        std::atomic<std::uint64_t> growths, pieces_mapped, unmapped_bytes;
+        std::atomic<std::uint64_t> stitches_made, stitches_ended, remaps, fragmentation_misses;
     };
     /// Blocks of max_split_ bytes and more; they are rare.
     struct Oversize {
@@ -227,6 +268,13 @@ class DevicePool {
     PoolResult hand_out(Block* block, const Request& request);
     /// The same, as a part of a hit: a call costs 1 ns.
     [[gnu::always_inline]] PoolResult make_live(Block* block, const Request& request);
+    PoolResult serve(Block* block, const Request& request);
+    bool cached(std::uint64_t rounded) const {
+        return rounded <= cached_up_to_.load(std::memory_order_relaxed);
+    }
+    void put(Block* block);
+    void put_chain(Block* chain);
+    std::uint64_t reserved() const { return heap_.reserved() + range_.mapped(); }
     bool take_live(Block* block, DeviceAddress address);
     bool hold_is_over();
     void set_aside_owned(Block* block);
@@ -288,6 +336,7 @@ class DevicePool {
 
     // device_pool_grow.cpp: the driver, growth and release
     enum class Growth { done, no_room, over_limit, impossible };
+    Growth grow_segment(const Request& request, Block** block);
     Growth grow(const Request& request, Block** block);
     std::uint64_t segment_bytes(const Request& request) const;
     bool within_slack(const Request& request) const;
@@ -295,7 +344,8 @@ class DevicePool {
     Block* make_room(const Request& request, Growth& growth);
     std::uint64_t release_segment(std::uint64_t at_least);
     std::uint64_t release(Segment* segment);
-    void note_end(const Segment& segment);
+    void note_end(const Block& block);
+    void note_all_ends();
     void note_segment(bool allocated, DeviceAddress base, std::uint64_t bytes, bool small);
     void flush_to_heap();
     void settle_what_is_done();
@@ -314,6 +364,29 @@ class DevicePool {
     void shrink_before_growth(const Request& request);
     bool idle();
 
+    // device_pool_expand.cpp: growable memory
+    static constexpr std::uint64_t kMissesUntilPlacing = 8;
+    bool serves_range() const {
+        return range_.begun() && (special_.load(std::memory_order_relaxed) & kSegments) == 0;
+    }
+    bool grows_range() const { return grows_range_.load(std::memory_order_relaxed); }
+    ExpandableHeap::Request placed(const Request& request) const;
+    bool begin_range();
+    bool prefers_growth(const Request& request) const;
+    Growth grow_range(const Request& request, bool fresh, Block** block);
+    Growth extend(const PieceRun& room, const ExpandableHeap::Request* request, bool fresh,
+                  Block** block);
+    Growth extend_for(const ExpandableHeap::Request& request, bool fresh, Block** block);
+    Growth stitch(const ExpandableHeap::Request& request, bool may_extend, Block** block);
+    bool unmap(const PieceRun& run);
+    void note_last_uses();
+    bool end_oldest_stitch();
+    bool end_stitch(Stitch* stitch);
+    void note_fragmentation();
+    bool await_all_work();
+    std::uint64_t release_pieces(std::uint64_t wanted);
+    std::uint64_t release_finished_pieces(std::uint64_t wanted);
+
     const Options options_;
     const std::uint64_t max_split_ = options_.max_split_bytes();
     PoolObserver* const observer_;
@@ -321,8 +394,16 @@ class DevicePool {
     BinIndex bins_;
     ExactCache cache_;
     Heap heap_;
-    Limbo limbo_;  ///< freed with a fence that may also be waited for
-    Limbo polled_; ///< freed with a fence that is only polled
+    ExpandableHeap range_;
+    std::atomic<bool> grows_range_;
+    std::atomic<std::uint64_t> previous_size_{0}; ///< of the last large request the caches lacked
+    /// Larger blocks are not cached by exact size any more: that would put equal blocks in another
+    /// order each time, and the layout of a periodic program would never repeat.
+    std::atomic<std::uint64_t> cached_up_to_{~std::uint64_t{0}};
+    std::atomic<std::uint64_t> kept_up_to_{
+        ~std::uint64_t{0}}; ///< larger ones do not go there either
+    Limbo limbo_;           ///< freed with a fence that may also be waited for
+    Limbo polled_;          ///< freed with a fence that is only polled
     Fences fences_;
     StreamLimbo streamed_; ///< freed in the order of a stream
     StreamEvents stream_events_{fences_};

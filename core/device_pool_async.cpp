@@ -35,15 +35,15 @@ void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t to) {
 
 PoolResult DevicePool::allocate_async(std::uint64_t bytes, const NamedStream& stream) {
     if (bytes > kLargestRequest || fences_.level() > OrderLevel::fenced ||
-        special_.load(std::memory_order_acquire) != 0) {
+        (special_.load(std::memory_order_acquire) & ~static_cast<std::uint32_t>(kSegments)) != 0) {
         return {PoolStatus::pass_through, 0, 0};
     }
     const std::uint64_t rounded = rounded_size(bytes, options_.roundup_power2_divisions);
     const Request request{bytes, rounded, bins_.bin(rounded), cache_.mine(), &stream};
     if (request.bin != BinIndex::kNone) {
         Block* block = take_own(request);
-        if (block == nullptr) block = cache_.take(request.bin, request.mine);
-        if (block != nullptr) return hand_out(block, request);
+        if (block == nullptr && cached(rounded)) block = cache_.take(request.bin, request.mine);
+        if (block != nullptr) return serve(block, request);
     }
     return allocate_slow(request);
 }
@@ -135,7 +135,7 @@ bool DevicePool::settle_streams(std::uint32_t most_pending) {
         }
         seen = streamed_.oldest(StreamLimbo::kAny, seen.turn);
     }
-    heap_.put_chain(settled);
+    put_chain(settled);
     return settled != nullptr;
 }
 
@@ -225,7 +225,7 @@ Block* DevicePool::await_streams(const Request& request) {
 
 std::uint64_t DevicePool::wholly_free_bytes() {
     settle_streams(kAllPending);
-    return heap_.wholly_free();
+    return heap_.wholly_free() + range_.wholly_free();
 }
 
 /// What is held, less what classic calls have.
@@ -234,7 +234,7 @@ std::uint64_t DevicePool::async_reserved() const {
         cache_.total(Counter::allocated_bytes) - cache_.total(Counter::freed_bytes);
     const std::uint64_t used = async_used_.load(std::memory_order_relaxed);
     const std::uint64_t classic = live > used ? live - used : 0;
-    const std::uint64_t held = heap_.reserved();
+    const std::uint64_t held = reserved();
     return held > classic ? held - classic : 0;
 }
 
@@ -260,7 +260,8 @@ std::uint64_t DevicePool::trim_to(std::uint64_t keep) {
     settle_what_is_done();
     std::uint64_t released = 0;
     while (async_reserved() > keep) {
-        const std::uint64_t bytes = release_segment(0);
+        std::uint64_t bytes = release_segment(0);
+        if (bytes == 0) bytes = release_pieces(async_reserved() - keep);
         if (bytes == 0) break;
         released += bytes;
     }

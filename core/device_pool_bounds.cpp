@@ -46,13 +46,13 @@ std::uint64_t DevicePool::limit() const {
 
 /// The source is asked only where its answer could matter: it costs more than a driver call.
 std::uint64_t DevicePool::held(std::uint64_t limit) {
-    const std::uint64_t reserved = heap_.reserved();
+    const std::uint64_t mine = reserved();
     const std::uint64_t known = elsewhere_.load(std::memory_order_relaxed);
-    if (known != kUnknown && reserved + known < limit / 4 * 3) return reserved + known;
+    if (known != kUnknown && mine + known < limit / 4 * 3) return mine + known;
     const std::uint64_t process = source_.process_bytes();
-    const std::uint64_t elsewhere = process > reserved ? process - reserved : 0;
+    const std::uint64_t elsewhere = process > mine ? process - mine : 0;
     elsewhere_.store(elsewhere, std::memory_order_relaxed);
-    return reserved + elsewhere;
+    return mine + elsewhere;
 }
 
 bool DevicePool::may_grow(std::uint64_t bytes) {
@@ -108,7 +108,7 @@ void DevicePool::shrink_before_growth(const Request& request) {
     const std::uint64_t bytes = segment_bytes(request);
     const std::uint64_t peak = peak_with(request);
     const std::uint64_t most = peak + std::max(kLeastBeyond, peak / 100 * kBeyondPeakPercent);
-    if (heap_.reserved() + bytes <= most) return;
+    if (reserved() + bytes <= most) return;
     const std::unique_lock shrinking(shrink_mutex_, std::try_to_lock);
     if (!shrinking) return; // somebody else is at it
     const auto worth = static_cast<std::int64_t>(std::max(peak / kReleasesPerPeak, kLeastWorth));
@@ -122,8 +122,8 @@ void DevicePool::shrink_before_growth(const Request& request) {
         return;
     }
     const std::lock_guard releasing(release_mutex_);
-    while (release_credit_ >= worth && heap_.reserved() + bytes > most) {
-        if (release(heap_.take_covering(heap_.reserved() + bytes - most)) == 0) return;
+    while (release_credit_ >= worth && reserved() + bytes > most) {
+        if (release(heap_.take_covering(reserved() + bytes - most)) == 0) return;
         release_credit_ -= worth;
     }
 }

@@ -25,6 +25,7 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t to) {
 std::uint64_t DevicePool::segment_bytes(const Request& request) const {
     if (is_small(request.rounded)) return kGranule;
     const std::uint64_t exact = round_up(request.rounded, kGranule);
+    if (grows_range()) return exact;
     const std::uint64_t shared = std::min(heap_.reserved(), options_.large_segment_bytes());
     return request.rounded < kSharedRequest ? std::max(exact, round_up(shared, kGranule)) : exact;
 }
@@ -32,14 +33,14 @@ std::uint64_t DevicePool::segment_bytes(const Request& request) const {
 /// Room to grow before order is looked for: what is held beyond the peak of live bytes.
 bool DevicePool::within_slack(const Request& request) const {
     const auto peak = live_.peak_bytes();
-    return heap_.reserved() + segment_bytes(request) <= peak + options_.slack_bytes(peak);
+    return reserved() + segment_bytes(request) <= peak + options_.slack_bytes(peak);
 }
 
 /// Whether to grow rather than to cut a block from a segment much larger than itself.
 bool DevicePool::pays_to_grow(const Request& request) const {
     const std::uint64_t peak = peak_with(request);
     return within_slack(request) &&
-           heap_.reserved() + segment_bytes(request) <= peak + peak / 100 * kSparingPercent;
+           reserved() + segment_bytes(request) <= peak + peak / 100 * kSparingPercent;
 }
 
 /// One thread at a time grows a pool; those that waited look into the heap again before they do.
@@ -47,8 +48,17 @@ bool DevicePool::pays_to_grow(const Request& request) const {
 DevicePool::Growth DevicePool::grow(const Request& request, Block** block) {
     const std::lock_guard token(growth_token_);
     const bool hold = (special_.load(std::memory_order_acquire) & kHold) != 0;
-    *block = hold ? nullptr : take(request, Heap::Reach::modest);
+    *block = hold ? nullptr : take(request, grows_range() ? Heap::Reach::any : Heap::Reach::modest);
     if (*block != nullptr) return Growth::done;
+    if (grows_range()) {
+        const Growth growth = grow_range(request, hold, block);
+        if (growth != Growth::impossible) return growth;
+    }
+    if (range_.mapped() != 0 && !serves_range()) release_finished_pieces(range_.mapped());
+    return grow_segment(request, block);
+}
+
+DevicePool::Growth DevicePool::grow_segment(const Request& request, Block** block) {
     std::uint64_t bytes = segment_bytes(request);
     const std::uint64_t least = round_up(request.rounded, kGranule);
     if (!may_grow(bytes)) bytes = least;
@@ -72,7 +82,8 @@ DevicePool::Growth DevicePool::grow(const Request& request, Block** block) {
     }
     count(slow_.segment_allocs);
     if (heap_.reserved() >= bytes + live_bytes() + request.rounded) {
-        scattered_growths_.fetch_add(1, std::memory_order_relaxed);
+        if (scattered_growths_.fetch_add(1, std::memory_order_relaxed) + 1 == kScatteredGrowths)
+            kept_up_to_.store(kAlwaysCached, std::memory_order_relaxed);
     }
     return Growth::done;
 }
@@ -116,7 +127,8 @@ Block* DevicePool::note_settled_chain(Block* chain) {
 
 /// The driver has no room. A stream takes what another one has not come to freeing yet. Gives back
 /// cold segments until the request fits; then waits for what is in limbo; then gives back
-/// everything that is free.
+/// everything that is free. In growable memory each attempt to grow also joins free pieces, so only
+/// what that cannot is left to be given back.
 Block* DevicePool::make_room(const Request& request, Growth& growth) {
     const std::uint64_t wanted = segment_bytes(request);
     Block* block = nullptr;
@@ -136,6 +148,7 @@ Block* DevicePool::make_room(const Request& request, Growth& growth) {
     flush_to_heap();
     block = take(request, Heap::Reach::any);
     if (block != nullptr) return block;
+    if (grows_range() && try_again()) return block;
     if (request.stream != nullptr) block = take_behind_event(request);
     if (block != nullptr) return block;
     heap_.statistics(true); // memory is short: what cannot be given back is most telling now
@@ -157,6 +170,7 @@ Block* DevicePool::make_room(const Request& request, Growth& growth) {
         if (try_again()) return block;
     }
     if (try_again()) return block;
+    if (release_pieces(range_.mapped()) != 0 && try_again()) return block;
     return take(request, Heap::Reach::foreign);
 }
 
@@ -168,8 +182,8 @@ void DevicePool::settle_what_is_done() {
     }
     {
         const std::lock_guard moving(moving_mutex_);
-        heap_.put_chain(note_settled_chain(limbo_.drain(is_settled)));
-        heap_.put_chain(note_settled_chain(polled_.drain(is_settled)));
+        put_chain(note_settled_chain(limbo_.drain(is_settled)));
+        put_chain(note_settled_chain(polled_.drain(is_settled)));
     }
     settle_streams(kAllPending);
     flush_to_heap();
@@ -189,7 +203,7 @@ std::uint64_t DevicePool::trim() {
     std::uint64_t released = 0;
     while (const std::uint64_t bytes = release_segment(0))
         released += bytes;
-    return released;
+    return released + release_pieces(range_.mapped());
 }
 
 } // namespace cachealloc

@@ -28,12 +28,28 @@ PoolResult DevicePool::allocate_special(const Request& request) {
     if ((special_.load(std::memory_order_acquire) & kLost) != 0) {
         return {PoolStatus::pass_through, 0, 0};
     }
-    if (hold_is_over()) return allocate_slow(request);
     Block* block = nullptr;
+    if ((special_.load(std::memory_order_acquire) & kHold) == 0 || hold_is_over()) {
+        if (request.bin != BinIndex::kNone && cached(request.rounded)) {
+            block = cache_.take(request.bin, request.mine);
+        }
+        return block != nullptr ? serve(block, request) : allocate_slow(request);
+    }
     const Growth growth = grow(request, &block);
     if (growth == Growth::done) return hand_out(block, request);
     if (growth == Growth::over_limit) return refuse(growth);
     return {PoolStatus::pass_through, 0, 0};
+}
+
+/// What is left of growable memory goes back to it once that is not handed out any more.
+PoolResult DevicePool::serve(Block* block, const Request& request) {
+    if (block->segment->kind == SegmentKind::plain || serves_range()) {
+        if (!ExpandableHeap::is_small(request.rounded))
+            previous_size_.store(request.rounded, std::memory_order_relaxed);
+        return hand_out(block, request);
+    }
+    put(block);
+    return allocate_slow(request);
 }
 
 PoolResult DevicePool::allocate_slow(const Request& request) {
@@ -49,18 +65,18 @@ PoolResult DevicePool::allocate_slow(const Request& request) {
         if (block == nullptr) block = settle_and_find(request);
     }
     if (block == nullptr && !pays_to_grow(request)) block = take(request, Heap::Reach::any);
-    if (block != nullptr) return hand_out(block, request);
+    if (block != nullptr) return serve(block, request);
     if (fences_.lost() != 0) return lost_context();
     collect_garbage(request);
     shrink_before_growth(request);
     Growth growth = grow(request, &block);
-    if (growth == Growth::done) return hand_out(block, request);
+    if (growth == Growth::done) return serve(block, request);
     if (growth == Growth::over_limit && options_.throw_on_cudamalloc_oom) {
         count(slow_.oom_rejections);
         return refuse(growth);
     }
     if (growth != Growth::impossible) block = make_room(request, growth);
-    if (block != nullptr) return hand_out(block, request);
+    if (block != nullptr) return serve(block, request);
     if (fences_.lost() != 0) return lost_context();
     if (growth == Growth::impossible) return {PoolStatus::pass_through, 0, 0};
     return refuse(growth);
@@ -76,6 +92,10 @@ PoolResult DevicePool::lost_context() {
 /// free and blocks of the very size wait in limbo, they are taken rather than something new cut,
 /// as a caching allocator that knows its one stream would.
 Block* DevicePool::find_settled(const Request& request) {
+    if (!cached(request.rounded)) {
+        Block* const block = drain_and_find(request);
+        return block != nullptr ? block : take(request, Heap::Reach::modest);
+    }
     if (request.bin != BinIndex::kNone) {
         const auto is_settled = [this](const Block* block) { return settled(block); };
         Block* block = limbo_.pop(request.bin, is_settled);
@@ -93,7 +113,8 @@ Block* DevicePool::find_settled(const Request& request) {
 }
 
 Block* DevicePool::take(const Request& request, Heap::Reach reach) {
-    Block* const block = heap_.take(request.rounded, reach);
+    Block* block = serves_range() ? range_.take(placed(request), reach) : nullptr;
+    if (block == nullptr) block = heap_.take(request.rounded, reach);
     if (block != nullptr) count(slow_.tree_hits);
     return block;
 }
@@ -110,7 +131,8 @@ Block* DevicePool::drain_and_find(const Request& request) {
             Block* block = chain;
             chain = block->link;
             block->link = nullptr;
-            if (block->bin == request.bin && block->bin != BinIndex::kNone) {
+            if (block->bin == request.bin && block->bin != BinIndex::kNone &&
+                cached(request.rounded)) {
                 if (found == nullptr) {
                     found = block;
                     continue;
@@ -122,7 +144,7 @@ Block* DevicePool::drain_and_find(const Request& request) {
             others = block;
         }
     }
-    heap_.put_chain(others);
+    put_chain(others);
     moving.unlock();
     if (found != nullptr) {
         count(slow_.limbo_hits);
@@ -139,7 +161,7 @@ void DevicePool::flush_to_heap() {
         block->link = chain;
         chain = block;
     });
-    heap_.put_chain(chain);
+    put_chain(chain);
 }
 
 Block* DevicePool::flush_and_find(const Request& request) {

@@ -9,6 +9,7 @@ PoolStatistics DevicePool::statistics() const {
         return value.load(std::memory_order_relaxed);
     };
     const Heap::Totals heap = heap_.totals();
+    const Heap::Totals range = range_.totals();
     PoolStatistics all;
     all.frees = cache_.total(Counter::frees);
     all.allocations = cache_.total(Counter::allocations);
@@ -18,13 +19,23 @@ PoolStatistics DevicePool::statistics() const {
     all.requested_bytes =
         all.allocated_bytes - (cache_.total(Counter::allocated_waste) - freed_waste);
     all.allocated_bytes_peak = live_.peak_bytes();
-    all.reserved_bytes = heap.reserved;
-    all.reserved_bytes_peak = heap.reserved_peak;
+    all.reserved_bytes = heap.reserved + range.reserved;
+    // Exact as long as one of the two serves everything.
+    all.reserved_bytes_peak = heap.reserved_peak + range.reserved_peak;
     all.cached_bytes =
-        heap.reserved > all.allocated_bytes ? heap.reserved - all.allocated_bytes : 0;
-    all.largest_free_bytes = heap.largest_free;
-    all.segments = heap.segments;
-    all.splits = heap.splits;
+        all.reserved_bytes > all.allocated_bytes ? all.reserved_bytes - all.allocated_bytes : 0;
+    all.largest_free_bytes = std::max(heap.largest_free, range.largest_free);
+    all.segments = heap.segments + range.segments;
+    all.splits = heap.splits + range.splits;
+    all.growths = relaxed(slow_.growths);
+    all.pieces_mapped = relaxed(slow_.pieces_mapped);
+    all.unmapped_bytes = relaxed(slow_.unmapped_bytes);
+    all.stitches_made = relaxed(slow_.stitches_made);
+    all.stitches_used = range_.stitches_used();
+    all.stitches_ended = relaxed(slow_.stitches_ended);
+    all.remaps = relaxed(slow_.remaps);
+    all.fragmentation_misses = relaxed(slow_.fragmentation_misses);
+    all.affinity_hits = range_.affinity_hits();
     all.shared_hits = cache_.total(Counter::shared_hits);
     all.limbo_hits = relaxed(slow_.limbo_hits);
     all.tree_hits = relaxed(slow_.tree_hits);
@@ -35,7 +46,7 @@ PoolStatistics DevicePool::statistics() const {
     all.stream_hits = relaxed(slow_.stream_hits);
     all.stream_waits = relaxed(slow_.stream_waits);
     all.thread_hits = all.allocations - all.shared_hits - all.limbo_hits - all.tree_hits -
-                      all.segment_allocs - all.stream_hits;
+                      all.segment_allocs - all.stream_hits - all.growths - all.stitches_made;
     all.fences = relaxed(slow_.fences);
     all.barriers = relaxed(slow_.barriers);
     all.host_waits = relaxed(slow_.host_waits);
@@ -97,6 +108,9 @@ MemoryStats DevicePool::memory_stats(bool pieces) {
     const Heap::Statistics heap = heap_.statistics(pieces);
     all.segment = heap.segments;
     all.reserved_bytes = heap.reserved;
+    const Gauge mapped = range_.mapped_bytes();
+    all.reserved_bytes[kLargeClass] += mapped;
+    all.reserved_bytes[kBothClasses] += mapped;
     all.inactive_split = heap.inactive_split;
     all.inactive_split_bytes = heap.inactive_split_bytes;
     all.oversize_segments = heap.oversize_segments;

@@ -36,10 +36,10 @@ AddressMap::Granule* AddressMap::make_granule(std::uint64_t number) {
     return granule;
 }
 
-bool AddressMap::insert(Segment& segment) {
+bool AddressMap::insert(Segment& segment, DeviceAddress address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t base = segment.base / kGranule;
-    const std::uint64_t count = segment.size / kGranule;
+    const std::uint64_t base = address / kGranule;
+    const std::uint64_t count = bytes / kGranule;
     if (base + count > kFirst * kSecond) return false;
     for (std::uint64_t i = 0; i < count; ++i) {
         if (make_granule(base + i) == nullptr) return false;
@@ -50,9 +50,9 @@ bool AddressMap::insert(Segment& segment) {
     return true;
 }
 
-void AddressMap::hide(Segment& segment) {
+void AddressMap::hide(Segment& segment, DeviceAddress address, std::uint64_t bytes) {
     const std::lock_guard lock(mutex_);
-    for (DeviceAddress at = segment.base; at < segment.end(); at += kGranule) {
+    for (DeviceAddress at = address; at < address + bytes; at += kGranule) {
         if (Granule* const granule = granule_of(at)) {
             Segment* expected = &segment;
             granule->segment.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel);
@@ -77,8 +77,10 @@ bool AddressMap::set_start(Block* block) {
 
 void AddressMap::clear_start(Block* block) {
     const DeviceAddress address = block->address;
-    Starts* const starts = granule_of(address)->starts[address % kGranule / kTableBytes].load(
-        std::memory_order_acquire);
+    Granule* const granule = granule_of(address);
+    if (granule == nullptr) return; // nothing has ever been there
+    Starts* const starts =
+        granule->starts[address % kGranule / kTableBytes].load(std::memory_order_acquire);
     if (starts == nullptr) return;
     Block* expected = block;
     starts->block[address % kTableBytes / kBlockAlignment].compare_exchange_strong(

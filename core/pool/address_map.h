@@ -22,11 +22,17 @@ class AddressMap {
   public:
     /// Makes a segment visible to readers. Its blocks are added with set_start(). False if the host
     /// has no memory for tables or the address is beyond the map. Takes a lock; O(size / 2 MiB).
-    bool insert(Segment& segment);
+    bool insert(Segment& segment) { return insert(segment, segment.base, segment.size); }
+
+    /// The same for a part of its addresses, in whole granules.
+    bool insert(Segment& segment, DeviceAddress address, std::uint64_t bytes);
 
     /// Hides a segment: find() and segment_of() no longer see it. insert() undoes that. Leaves what
     /// another segment has put at these addresses since.
-    void hide(Segment& segment);
+    void hide(Segment& segment) { hide(segment, segment.base, segment.size); }
+
+    /// The same for a part of its addresses, in whole granules.
+    void hide(Segment& segment, DeviceAddress address, std::uint64_t bytes);
 
     /// Notes that `block` starts at its address; false if the host has no memory for the table.
     bool set_start(Block* block);

@@ -1,37 +1,40 @@
 #pragma once
 
-#include "core/pool/block.h"
+#include "core/pool/treap.h"
 
 #include <cstdint>
 
 namespace cachealloc {
 
-/// Free blocks ordered by (size, address): a treap through Block::left and right whose priorities
-/// are a hash of the descriptor's index, so its shape depends on nothing but its content.
-///
-/// Invariant: in-order is ascending by (size, address); a node's priority is not below its
-/// children's. Not thread-safe: the heap's lock guards it. All operations O(log n) expected, no
-/// allocation.
-class BestFitTree {
+/// The order of BestFitTree: size, then address, through Block::left and right.
+struct BySize {
+    static bool before(const Block* a, const Block* b) {
+        return a->size != b->size ? a->size < b->size : a->address < b->address;
+    }
+    static Block*& left(Block* block) { return block->left; }
+    static Block*& right(Block* block) { return block->right; }
+};
+
+/// Free blocks ordered by (size, address). Not thread-safe: the heap's lock guards it. All
+/// operations O(log n) expected, no allocation.
+class BestFitTree : public Treap<BySize> {
   public:
-    void insert(Block* block);
-
-    /// `block` must be in the tree, with the size and address it was inserted with.
-    void erase(Block* block);
-
     /// The smallest block of at least `size` bytes, the lowest address among equals; null if none.
-    Block* best_fit(std::uint64_t size) const;
-
-    /// The one behind `block` in the order of (size, address); null if it is the last.
-    Block* next(const Block* block) const;
+    Block* best_fit(std::uint64_t size) const {
+        Block* best = nullptr;
+        for (Block* at = root(); at != nullptr;) {
+            if (at->size >= size) {
+                best = at;
+                at = at->left;
+            } else {
+                at = at->right;
+            }
+        }
+        return best;
+    }
 
     /// The largest block, or null.
-    Block* largest() const;
-
-    bool empty() const { return root_ == nullptr; }
-
-  private:
-    Block* root_ = nullptr;
+    Block* largest() const { return last(); }
 };
 
 } // namespace cachealloc

@@ -20,6 +20,9 @@ enum class BlockState : std::uint32_t {
     streamed, ///< freed in the order of one stream, which may not have come that far
     cached,   ///< settled, in an exact-size cache
     free,     ///< settled, in the best-fit tree
+    stitched, ///< of a growable range: its memory serves the stitch's block that `link` names
+    unmapped, ///< of a growable range: addresses without memory
+    idle,     ///< the block of a stitch that holds no memory now
 };
 
 /// A slice of a segment. Descriptors are never given back to the operating system, so a stale
@@ -37,10 +40,13 @@ struct Block {
     std::uint32_t bin = 0;        ///< exact-size bin of the request it was cut for
     std::uint32_t generation = 0; ///< counts hand-outs: makes buffer ids unique
     bool barrier_counts = true;   ///< false: only a finished fence settles it
+    bool small = false; ///< in a growable range: cut from a slab of small blocks (the heap's lock)
     /// Handed out by a stream-ordered call: natively its free waits for nothing.
     std::atomic<bool> asynchronous{false};
     std::uint32_t event = 0; ///< in stream limbo: the event recorded at its free
-    std::uint64_t stamp = 0; ///< fence clock at its free; in stream limbo, its turn
+    /// Fence clock at its free; in stream limbo, its turn; free in a growable range, a reading
+    /// since which nothing has used it.
+    std::uint64_t stamp = 0;
     Segment* segment = nullptr;
     Block* previous = nullptr; ///< neighbour below, in the same segment
     Block* next = nullptr;     ///< neighbour above
@@ -51,6 +57,8 @@ struct Block {
         0};                ///< link of the shared stacks (an index, see ExactCache)
     Block* left = nullptr; ///< best-fit tree
     Block* right = nullptr;
+    Block* lower = nullptr; ///< address tree
+    Block* upper = nullptr;
 };
 
 } // namespace cachealloc

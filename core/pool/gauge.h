@@ -26,6 +26,14 @@ struct Gauge {
         freed += by;
     }
     void change(std::int64_t by) { by > 0 ? increase(by) : decrease(-by); }
+    /// Adds another quantity; the peak is exact where one of the two has always been 0.
+    Gauge& operator+=(const Gauge& other) {
+        current += other.current;
+        peak += other.peak;
+        allocated += other.allocated;
+        freed += other.freed;
+        return *this;
+    }
 };
 
 /// One for each class of sizes, and one for both together, whose peak is its own.

@@ -58,21 +58,8 @@ Block* Heap::cut(Block* block, std::uint64_t size) {
     block->state.store(BlockState::freeing, std::memory_order_relaxed);
     const std::uint64_t rest = block->size - size;
     if (rest == 0 || block->segment->unsplit) return block;
-    Block* const remainder = arena_.make();
+    Block* const remainder = list_.split(block, size);
     if (remainder == nullptr) return block;
-    remainder->address = block->address + size;
-    remainder->size = rest;
-    remainder->segment = block->segment;
-    remainder->state.store(BlockState::freeing, std::memory_order_relaxed);
-    if (!map_.set_start(remainder)) {
-        arena_.recycle(remainder);
-        return block;
-    }
-    remainder->previous = block;
-    remainder->next = block->next;
-    if (block->next != nullptr) block->next->previous = remainder;
-    block->next = remainder;
-    block->size = size;
     ++splits_;
     add_free(remainder);
     return block;
@@ -100,23 +87,14 @@ void Heap::put_locked(Block* block) {
     };
     if (is_free(block->next)) {
         remove_free(block->next);
-        absorb_next(block);
+        list_.absorb_next(block);
     }
     if (is_free(block->previous)) {
         block = block->previous;
         remove_free(block);
-        absorb_next(block);
+        list_.absorb_next(block);
     }
     add_free(block);
-}
-
-void Heap::absorb_next(Block* block) {
-    Block* const gone = block->next;
-    map_.clear_start(gone);
-    block->size += gone->size;
-    block->next = gone->next;
-    if (gone->next != nullptr) gone->next->previous = block;
-    arena_.recycle(gone);
 }
 
 void Heap::add_free(Block* block) {
@@ -311,7 +289,6 @@ void Heap::forget_all() {
 }
 
 void Heap::count_segment(const Segment& segment, std::int64_t sign) {
-    if (!segment.classic) return;
     const SizeClass which = size_class(segment.small);
     const auto bytes = static_cast<std::int64_t>(segment.size);
     statistics_.segments.change(which, sign);
@@ -328,7 +305,6 @@ void Heap::count_pieces() {
     };
     std::array<Pieces, kSizeClasses> all{};
     for (const Segment* segment = segments_; segment != nullptr; segment = segment->next) {
-        if (!segment->classic) continue;
         Pieces pieces;
         bool active = false;
         bool free_before = false;

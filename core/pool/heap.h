@@ -3,6 +3,7 @@
 #include "core/pool/address_map.h"
 #include "core/pool/best_fit_tree.h"
 #include "core/pool/block_arena.h"
+#include "core/pool/block_list.h"
 #include "core/pool/gauge.h"
 
 #include <atomic>
@@ -142,7 +143,6 @@ class Heap {
     void put_locked(Block* block);
     void add_free(Block* block);
     void remove_free(Block* block);
-    void absorb_next(Block* block);
     void link_segment(Segment* segment);
     void unlink_segment(Segment* segment);
     void link_warmest(Segment* segment);
@@ -153,6 +153,7 @@ class Heap {
 
     AddressMap& map_;
     BlockArena& arena_;
+    BlockList list_{map_, arena_};
     DevicePool& owner_;
     const std::uint64_t max_split_;
     const std::uint64_t max_waste_;

@@ -22,6 +22,7 @@ struct SourceResult {
 struct PieceRun {
     DeviceAddress address = 0;
     std::uint64_t bytes = 0;
+    DeviceAddress end() const { return address + bytes; }
 };
 
 /// Where a pool's memory comes from: segments as single driver allocations, or addresses that are

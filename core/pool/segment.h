@@ -9,17 +9,24 @@ namespace cachealloc {
 
 class DevicePool;
 
-/// One driver allocation, wholly covered by a list of blocks in address order.
+/// Where the memory behind a segment's addresses comes from.
+enum class SegmentKind : std::uint8_t {
+    plain,  ///< one driver allocation
+    range,  ///< growable: mapped piece by piece, with holes and an unmapped rest
+    stitch, ///< memory of the range that is mapped a second time; one block, at its base
+};
+
+/// Addresses, wholly covered by a list of blocks in address order (a stitch's one block may be
+/// shorter than it).
 ///
-/// Invariant: base and size are multiples of kGranule; the blocks' sizes add up to size; no two
-/// neighbours are both `free`.
+/// Invariant: base and size are multiples of kGranule; no two neighbours could be merged.
 struct Segment {
     DeviceAddress base = 0;
     std::uint64_t size = 0;
-    DevicePool* pool = nullptr;        ///< whose it is
-    bool classic = true;               ///< one allocation of the source, as statistics count
-    bool small = false;                ///< serves requests up to kSmallRequest
-    bool unsplit = false;              ///< made for a request that is too large to share it
+    DevicePool* pool = nullptr; ///< whose it is
+    SegmentKind kind = SegmentKind::plain;
+    bool small = false;                ///< if plain: serves requests up to kSmallRequest
+    bool unsplit = false;              ///< if plain: made for a request too large to share it
     std::atomic<bool> exported{false}; ///< an IPC handle of it was given out: kept for good
     Block* first = nullptr;
     Segment* previous = nullptr; ///< list of all segments of the heap

@@ -20,9 +20,7 @@ class PoolLedger : public cachealloc::PoolObserver {
     void handed_out(const cachealloc::Block& block) {
         const std::lock_guard lock(mutex_);
         if (overlaps(blocks_, block.address, block.size)) complain("handed out while in use");
-        const auto segment = around(segments_, block.address);
-        if (segment == segments_.end() ||
-            block.address + block.size > segment->first + segment->second.bytes) {
+        if (!covered(block.address, block.size)) {
             complain("handed out outside all segments");
         }
         blocks_[block.address] = {block.size, false};
@@ -66,6 +64,28 @@ class PoolLedger : public cachealloc::PoolObserver {
             segments_.erase(found);
         }
     }
+    /// Growable memory is a segment that may be given back in other parts than it came in.
+    void memory_mapped(Address base, std::uint64_t bytes) override {
+        segment_allocated(base, bytes, false);
+    }
+    void memory_unmapped(Address base, std::uint64_t bytes) override {
+        const std::lock_guard lock(mutex_);
+        if (overlaps(blocks_, base, bytes)) complain("memory unmapped under a block");
+        if (!covered(base, bytes)) complain("unknown memory unmapped");
+        cut_at(base);
+        cut_at(base + bytes);
+        segments_.erase(segments_.lower_bound(base), segments_.lower_bound(base + bytes));
+    }
+    void alias_mapped(Address base, std::uint64_t bytes) override {
+        segment_allocated(base, bytes, true);
+        const std::lock_guard lock(mutex_);
+        alias_bytes_ += bytes;
+    }
+    void alias_unmapped(Address base, std::uint64_t bytes) override {
+        segment_freed(base, bytes, true);
+        const std::lock_guard lock(mutex_);
+        alias_bytes_ -= bytes;
+    }
 
     std::string first_complaint() const {
         const std::lock_guard lock(mutex_);
@@ -76,7 +96,7 @@ class PoolLedger : public cachealloc::PoolObserver {
         std::uint64_t sum = 0;
         for (const auto& [base, segment] : segments_)
             sum += segment.bytes;
-        return sum;
+        return sum - alias_bytes_;
     }
     /// Blocks that are live, or freed and not yet settled.
     std::size_t blocks() const {
@@ -105,6 +125,24 @@ class PoolLedger : public cachealloc::PoolObserver {
         const auto found = std::prev(after);
         return address < found->first + found->second.bytes ? found : ranges.end();
     }
+    /// Whether all of these addresses have memory.
+    bool covered(Address address, std::uint64_t bytes) const {
+        const Address end = address + bytes;
+        while (address < end) {
+            const auto segment = around(segments_, address);
+            if (segment == segments_.end()) return false;
+            address = segment->first + segment->second.bytes;
+        }
+        return true;
+    }
+    /// Makes what crosses `address` two.
+    void cut_at(Address address) {
+        const auto found = around(segments_, address);
+        if (found == segments_.end() || found->first == address) return;
+        Range& lower = segments_[found->first];
+        segments_[address] = {found->first + lower.bytes - address, lower.pending};
+        lower.bytes = address - found->first;
+    }
     static bool overlaps(const Ranges& ranges, Address address, std::uint64_t bytes) {
         if (around(ranges, address) != ranges.end()) return true;
         const auto next = ranges.lower_bound(address);
@@ -119,5 +157,6 @@ class PoolLedger : public cachealloc::PoolObserver {
     Ranges segments_;
     std::uint64_t frees_ = 0;
     std::uint64_t settled_later_ = 0;
+    std::uint64_t alias_bytes_ = 0;
     std::string complaint_;
 };

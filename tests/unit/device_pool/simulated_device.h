@@ -3,6 +3,8 @@
 #include "core/order/stream_events.h"
 #include "core/pool/memory_source.h"
 
+#include "simulated_mappings.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -44,64 +46,47 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         after[stream] = ++submitted_[stream];
         streams_[stream] = after;
         work_[stream].push_back(after);
-        uses_.push_back({address, bytes, stream, submitted_[stream], false});
+        for (const Span& span : spans(address, bytes))
+            uses_.push_back({span.address, span.bytes, stream, submitted_[stream], false});
+        if (!mappings_.used()) return;
+        std::erase_if(unfinished_,
+                      [&](const Use& use) { return use.number <= known_[use.stream]; });
+        unfinished_.push_back({address, bytes, stream, submitted_[stream], false});
+        for (const Span& span : spans(address, bytes))
+            unfinished_.push_back({span.address, span.bytes, stream, submitted_[stream], false});
     }
     /// Says that the pool handed out these bytes. `only_finished`: a barrier is not enough.
     void handed_out(Address address, std::uint64_t bytes, bool only_finished) {
         const std::lock_guard lock(mutex_);
-        note_live(address, bytes);
-        for (const Use& use : uses_) {
-            if (!overlap(use, address, bytes)) continue;
-            const bool known = use.number <= known_[use.stream];
-            const bool ordered = one_stream_ || use.number <= barrier_[use.stream];
-            if (!known && (only_finished || (use.only_finished && !one_stream_) || !ordered)) {
-                complain("handed out while earlier work is pending");
-            }
-        }
-        std::erase_if(uses_, [&](const Use& use) {
-            return use.number <= known_[use.stream] || overlap(use, address, bytes);
-        });
+        for (const Span& span : spans(address, bytes))
+            handed_out_span(span.address, span.bytes, only_finished);
     }
     /// The same for work on `stream` and behind it: what other streams did must be ordered before
     /// that stream's next work. It stays on record, since nothing else is ordered behind it.
     void handed_out_to(std::size_t stream, Address address, std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
-        note_live(address, bytes);
         const Clock before = join(streams_[stream], join(barrier_, known_));
-        for (const Use& use : uses_) {
-            if (overlap(use, address, bytes) && !one_stream_ && use.number > before[use.stream]) {
-                complain("handed to a stream while earlier work is pending");
+        for (const Span& span : spans(address, bytes)) {
+            note_live(span.address, span.bytes);
+            for (const Use& use : uses_) {
+                if (overlap(use, span.address, span.bytes) && !one_stream_ &&
+                    use.number > before[use.stream]) {
+                    complain("handed to a stream while earlier work is pending");
+                }
             }
         }
     }
     /// Says, before the free, that the program is through with these bytes.
     void given_up(Address address, std::uint64_t bytes, bool only_finished) {
         const std::lock_guard lock(mutex_);
-        live_.erase(address);
-        if (!only_finished) return;
-        std::vector<Use> rest; // of uses of what was a larger block once
-        for (Use& use : uses_) {
-            if (!overlap(use, address, bytes) || use.only_finished) continue;
-            const Address end = use.address + use.bytes;
-            if (use.address < address) {
-                rest.push_back(use);
-                rest.back().bytes = address - use.address;
-            }
-            if (end > address + bytes) {
-                rest.push_back(use);
-                rest.back().address = address + bytes;
-                rest.back().bytes = end - address - bytes;
-            }
-            use.address = std::max(use.address, address);
-            use.bytes = std::min(end, address + bytes) - use.address;
-            use.only_finished = true;
-        }
-        uses_.insert(uses_.end(), rest.begin(), rest.end());
+        for (const Span& span : spans(address, bytes))
+            given_up_span(span.address, span.bytes, only_finished);
     }
     /// The free failed: still the program's.
     void kept(Address address, std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
-        live_[address] = bytes;
+        for (const Span& span : spans(address, bytes))
+            live_[span.address] = span.bytes;
     }
 
     // ---- what the device does
@@ -210,6 +195,55 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         return elsewhere == 0 ? 0 : held() + elsewhere;
     }
 
+    SourceResult reserve(std::uint64_t bytes) override {
+        const std::lock_guard lock(mutex_);
+        if (!growable) return {SourceStatus::failed, 0, 3};
+        if (fails_now()) return {source_failure, 0, 2};
+        return {SourceStatus::done, mappings_.reserve(bytes), 0};
+    }
+    void unreserve(Address, std::uint64_t) override {}
+    SourceResult map(Address address, std::uint64_t bytes, std::uint64_t piece) override {
+        const std::lock_guard lock(mutex_);
+        ++maps;
+        if (fails_now()) return {source_failure, 0, 2};
+        if (held_ + bytes > memory_) {
+            ++refusals;
+            return {SourceStatus::out_of_memory, 0, 2};
+        }
+        complain_if(mappings_.map(address, bytes, piece));
+        held_ += bytes;
+        held_peak_ = std::max(held_peak_, held_);
+        return {};
+    }
+    SourceResult unmap(Address address, std::uint64_t bytes) override {
+        const std::lock_guard lock(mutex_);
+        ++unmaps;
+        complain_if(mappings_.may_unmap(address, bytes));
+        for (const Span& span : spans(address, bytes)) {
+            if (is_live(span.address, span.bytes)) complain("unmapped under a live block");
+            check_finished(span, "unmapped under unfinished work");
+        }
+        if (fails_now()) return {SourceStatus::failed, 0, 1};
+        mappings_.unmap(address, bytes);
+        held_ -= bytes;
+        return {};
+    }
+    SourceResult alias(const cachealloc::PieceRun* runs, std::uint32_t count) override {
+        const std::lock_guard lock(mutex_);
+        ++aliased;
+        complain_if(mappings_.may_alias(runs, count));
+        if (fails_now()) return {source_failure, 0, 2};
+        return {SourceStatus::done, mappings_.alias(runs, count), 0};
+    }
+    SourceResult drop_alias(Address address, std::uint64_t bytes) override {
+        const std::lock_guard lock(mutex_);
+        complain_if(mappings_.may_drop(address, bytes));
+        check_finished({address, bytes}, "alias ended under unfinished work");
+        if (fails_now()) return {SourceStatus::failed, 0, 1};
+        mappings_.drop(address, bytes);
+        return {};
+    }
+
     // ---- what a test sets and reads
     std::atomic<bool> several{false}; ///< the hint
     std::atomic<bool> capture_open{false};
@@ -227,6 +261,8 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     std::atomic<std::uint64_t> records{0}, queries{0}, waits{0}, synchronizations{0}, pauses{0};
     std::atomic<std::uint64_t> stream_records{0}, stream_waits{0};
     std::atomic<std::uint64_t> allocations{0}, releases{0};
+    std::atomic<std::uint64_t> maps{0}, unmaps{0}, aliased{0};
+    bool growable = true; ///< addresses can be reserved
     std::vector<Address> released;
     std::function<void()> on_pause; ///< runs in each pause: another thread's steps
 
@@ -242,6 +278,10 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         const std::lock_guard lock(mutex_);
         return held_peak_;
     }
+    std::size_t aliases() {
+        const std::lock_guard lock(mutex_);
+        return mappings_.aliases();
+    }
     std::size_t segments() {
         const std::lock_guard lock(mutex_);
         return segments_.size();
@@ -249,6 +289,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
 
   private:
     static constexpr Address kBase = 0x7d0000000000;
+    using Span = SimulatedMappings::Span;
 
     struct Use {
         Address address;
@@ -258,15 +299,62 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
         bool only_finished; ///< freed by a call that natively does not wait
     };
 
+    std::vector<Span> spans(Address address, std::uint64_t bytes) const {
+        return mappings_.spans(address, bytes);
+    }
+    void check_finished(const Span& span, const char* complaint) {
+        for (const Use& use : unfinished_) {
+            if (overlap(use, span.address, span.bytes) && use.number > known_[use.stream])
+                complain(complaint);
+        }
+    }
+    void handed_out_span(Address address, std::uint64_t bytes, bool only_finished) {
+        note_live(address, bytes);
+        for (const Use& use : uses_) {
+            if (!overlap(use, address, bytes)) continue;
+            const bool known = use.number <= known_[use.stream];
+            const bool ordered = one_stream_ || use.number <= barrier_[use.stream];
+            if (!known && (only_finished || (use.only_finished && !one_stream_) || !ordered)) {
+                complain("handed out while earlier work is pending");
+            }
+        }
+        std::erase_if(uses_, [&](const Use& use) {
+            return use.number <= known_[use.stream] || overlap(use, address, bytes);
+        });
+    }
+    void given_up_span(Address address, std::uint64_t bytes, bool only_finished) {
+        live_.erase(address);
+        if (!only_finished) return;
+        std::vector<Use> rest; // of uses of what was a larger block once
+        for (Use& use : uses_) {
+            if (!overlap(use, address, bytes) || use.only_finished) continue;
+            const Address end = use.address + use.bytes;
+            if (use.address < address) {
+                rest.push_back(use);
+                rest.back().bytes = address - use.address;
+            }
+            if (end > address + bytes) {
+                rest.push_back(use);
+                rest.back().address = address + bytes;
+                rest.back().bytes = end - address - bytes;
+            }
+            use.address = std::max(use.address, address);
+            use.bytes = std::min(end, address + bytes) - use.address;
+            use.only_finished = true;
+        }
+        uses_.insert(uses_.end(), rest.begin(), rest.end());
+    }
     static bool overlap(const Use& use, Address address, std::uint64_t bytes) {
         return use.address < address + bytes && address < use.address + use.bytes;
     }
-    void note_live(Address address, std::uint64_t bytes) {
+    bool is_live(Address address, std::uint64_t bytes) const {
         const auto next = live_.lower_bound(address);
-        if ((next != live_.end() && next->first < address + bytes) ||
-            (next != live_.begin() && std::prev(next)->first + std::prev(next)->second > address)) {
-            complain("handed out while live");
-        }
+        return (next != live_.end() && next->first < address + bytes) ||
+               (next != live_.begin() &&
+                std::prev(next)->first + std::prev(next)->second > address);
+    }
+    void note_live(Address address, std::uint64_t bytes) {
+        if (is_live(address, bytes)) complain("handed out while live");
         live_[address] = bytes;
     }
     SourceResult release_now(Address address, std::uint64_t bytes) {
@@ -309,6 +397,9 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     OrderResult order_failure() {
         return fails_now() ? OrderResult{order_failure_status, 999} : OrderResult{};
     }
+    void complain_if(const char* what) {
+        if (what != nullptr) complain(what);
+    }
     void complain(const char* what) {
         if (complaints_.size() < 5) complaints_.emplace_back(what);
     }
@@ -324,8 +415,10 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     std::array<std::vector<Clock>, kStreams> work_{}; ///< what each piece of work waits for
     std::array<Clock, cachealloc::Fences::kEvents + cachealloc::StreamEvents::kEvents> events_{};
     std::vector<Use> uses_;
+    std::vector<Use> unfinished_; ///< all work, by memory and by address
     std::map<Address, std::uint64_t> live_;
     std::map<Address, std::uint64_t> segments_;
+    SimulatedMappings mappings_;
     std::uint64_t held_ = 0;
     std::uint64_t held_peak_ = 0;
     std::vector<std::string> complaints_;
