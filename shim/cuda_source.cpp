@@ -58,6 +58,20 @@ SourceResult CudaSource::alias(const PieceRun* runs, std::uint32_t count) {
     return mapped_.alias(runs, count);
 }
 
+std::uint64_t CudaSource::process_bytes() {
+    ProcessMemory::Device device = measured_.load(std::memory_order_relaxed);
+    if (device == nullptr) {
+        char bus_id[32] = "";
+        if (!real.cuDeviceGetPCIBusId ||
+            real.cuDeviceGetPCIBusId(bus_id, sizeof bus_id, owner_.device) != CUDA_SUCCESS) {
+            return 0;
+        }
+        device = process_.memory.device(bus_id);
+        measured_.store(device, std::memory_order_relaxed);
+    }
+    return process_.memory.bytes(device);
+}
+
 SourceResult CudaSource::release(DeviceAddress address, std::uint64_t) {
     const CurrentContext scope(owner_.handle);
     process_.calls.free.fetch_add(1, std::memory_order_relaxed);

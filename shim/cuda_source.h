@@ -5,6 +5,7 @@
 #include "core/pool/memory_source.h"
 #include "shim/cuda_types.h"
 #include "shim/current_context.h"
+#include "shim/process_memory.h"
 #include "shim/vmm_source.h"
 
 #include <atomic>
@@ -22,6 +23,7 @@ class CudaSource final : public MemorySource {
     SourceResult allocate(std::uint64_t bytes) override;
     SourceResult release(DeviceAddress address, std::uint64_t bytes) override;
     std::uint64_t total_bytes() const override { return total_bytes_; }
+    std::uint64_t process_bytes() override;
 
     SourceResult reserve(std::uint64_t bytes) override { return mapped_.reserve(bytes); }
     void unreserve(DeviceAddress address, std::uint64_t bytes) override {
@@ -47,6 +49,7 @@ class CudaSource final : public MemorySource {
     ContextPool& owner_;
     VmmSource mapped_;
     std::uint64_t total_bytes_ = 0;
+    std::atomic<ProcessMemory::Device> measured_{nullptr};
 };
 
 } // namespace cachealloc::shim

@@ -12,6 +12,7 @@
 #include "shim/contexts.h"
 #include "shim/host_watch.h"
 #include "shim/peer_access.h"
+#include "shim/process_memory.h"
 #include "shim/recording.h"
 #include "shim/stream_use.h"
 #include "shim/total_order.h"
@@ -42,6 +43,7 @@ struct Process {
     BlockArena arena;
     CaptureGate gate;
     Recording recording;
+    ProcessMemory memory;
     PeerAccess peers;
     Contexts contexts;
     DriverCalls calls{};
