@@ -80,6 +80,15 @@ inline constexpr StatisticRow kStatisticRows[] = {
     {"stream_hits", nullptr, &PoolStatistics::stream_hits},
     {"stream_waits", nullptr, &PoolStatistics::stream_waits},
     {"out_of_memory", nullptr, &PoolStatistics::out_of_memory},
+    {"growths", nullptr, &PoolStatistics::growths},
+    {"pieces_mapped", nullptr, &PoolStatistics::pieces_mapped},
+    {"unmapped_bytes", nullptr, &PoolStatistics::unmapped_bytes},
+    {"stitches_made", nullptr, &PoolStatistics::stitches_made},
+    {"stitches_used", nullptr, &PoolStatistics::stitches_used},
+    {"stitches_ended", nullptr, &PoolStatistics::stitches_ended},
+    {"remaps", nullptr, &PoolStatistics::remaps},
+    {"fragmentation_misses", nullptr, &PoolStatistics::fragmentation_misses},
+    {"affinity_hits", nullptr, &PoolStatistics::affinity_hits},
 };
 
 inline std::uint64_t value_of(const StatisticRow& row, const Statistics& statistics) {
