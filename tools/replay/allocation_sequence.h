@@ -39,8 +39,9 @@ struct RecordedRun {
     std::uint64_t peak_requested = 0; ///< of the same pool
     std::uint8_t pool = 0;
     std::uint8_t device = 0;
-    std::uint32_t pools = 1;  ///< that handed out memory
-    bool whole = true;        ///< nothing is forgotten or lost
+    std::uint32_t pools = 1;           ///< that handed out memory
+    bool whole = true;                 ///< nothing is forgotten or lost
+    std::optional<std::uint8_t> level; ///< of order, as OrderLevel; the most careful one there was
     bool host_waited = false; ///< most frees that settled at once did so by a wait of the host
     bool exported = false;    ///< memory was shared with other processes
     std::vector<RecordedSegment> segments; ///< single allocations, in the order of their calls

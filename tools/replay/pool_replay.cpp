@@ -41,8 +41,11 @@ class PendingBlocks final : public PoolObserver {
     std::map<DeviceAddress, std::uint64_t> bytes_;
 };
 
-/// Only where some release is not settled at once were fences at work, and streams told apart.
+/// As recorded. Else only where some release is not settled at once were fences at work, and
+/// streams told apart.
 OrderLevel level_for(const AllocationSequence& sequence) {
+    if (sequence.recorded && sequence.recorded->level)
+        return static_cast<OrderLevel>(*sequence.recorded->level);
     const bool ordered = std::ranges::all_of(sequence.events, &SequenceEvent::settled);
     return ordered ? OrderLevel::ordered : OrderLevel::fenced;
 }
@@ -51,7 +54,8 @@ OrderLevel level_for(const AllocationSequence& sequence) {
 /// settles what releases that do not wait left before it too.
 FreeKind settled_kind(const AllocationSequence& sequence) {
     const bool waited = sequence.recorded && sequence.recorded->host_waited;
-    return waited ? FreeKind::waits_on_host : FreeKind::waits_on_device;
+    const bool no_barriers = level_for(sequence) >= OrderLevel::finished;
+    return waited || no_barriers ? FreeKind::waits_on_host : FreeKind::waits_on_device;
 }
 
 /// The peak of reserved memory; of equal moments the one with most live: when a segment has just

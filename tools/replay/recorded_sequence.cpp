@@ -184,6 +184,9 @@ AllocationSequence read_recording(const std::string& path, int pool,
                 counts.implied_frees == 0 && trace.header().counters.lost == 0;
     const std::uint64_t settled = trace.statistics["frees"] - trace.statistics["async_frees"];
     run.host_waited = 2 * trace.statistics["native_waits"] > settled;
+    if (trace.statistics.has("level"))
+        run.level =
+            static_cast<std::uint8_t>(std::min<std::uint64_t>(trace.statistics["level"], 3));
     run.exported = trace.statistics["ipc_exports"] != 0;
     return chosen->second.finish(std::move(run));
 }

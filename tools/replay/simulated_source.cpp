@@ -32,6 +32,18 @@ DeviceAddress SimulatedSource::new_address(std::uint64_t bytes) {
     return address;
 }
 
+/// A recorded address comes again when the recording says so, in whatever size.
+void SimulatedSource::free_address(DeviceAddress address, std::uint64_t bytes) {
+    if (address >= kFirstOwn) freed_[bytes].push_back(address);
+}
+
+bool SimulatedSource::overlaps_segment(DeviceAddress address, std::uint64_t bytes) const {
+    const auto above = segments_.lower_bound(address);
+    if (above != segments_.end() && above->first - address < bytes) return true;
+    return above != segments_.begin() &&
+           address - std::prev(above)->first < std::prev(above)->second;
+}
+
 bool SimulatedSource::take(std::uint64_t bytes) {
     if (bytes > limit_ - reserved_) return false;
     reserved_ += bytes;
@@ -47,8 +59,8 @@ SourceResult SimulatedSource::allocate(std::uint64_t bytes) {
     DeviceAddress address = 0;
     if (recorded_ != nullptr && next_recorded_ < recorded_->size()) {
         const RecordedSegment& next = (*recorded_)[next_recorded_];
-        if (next.bytes == bytes && next.address % kGranule == 0 &&
-            !segments_.contains(next.address)) {
+        if (next.bytes == bytes && next.address % kGranule == 0 && next.address < kFirstOwn &&
+            !overlaps_segment(next.address, bytes)) {
             address = next.address;
             ++next_recorded_;
         } else {
@@ -67,7 +79,7 @@ SourceResult SimulatedSource::release(DeviceAddress address, std::uint64_t bytes
     if (segment == segments_.end() || segment->second != bytes)
         return refuse("release() of what allocate() did not give");
     segments_.erase(segment);
-    freed_[bytes].push_back(address);
+    free_address(address, bytes);
     reserved_ -= bytes;
     return {};
 }
@@ -90,7 +102,7 @@ void SimulatedSource::unreserve(DeviceAddress address, std::uint64_t bytes) {
         return;
     }
     ranges_.erase(range);
-    freed_[bytes].push_back(address);
+    free_address(address, bytes);
 }
 
 SourceResult SimulatedSource::map(DeviceAddress address, std::uint64_t bytes, std::uint64_t piece) {
@@ -179,7 +191,7 @@ SourceResult SimulatedSource::drop_alias(DeviceAddress address, std::uint64_t by
     }
     calls_.single += pieces + 1;
     aliases_.erase(alias);
-    freed_[bytes].push_back(address);
+    free_address(address, bytes);
     return {};
 }
 

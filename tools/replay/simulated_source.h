@@ -38,7 +38,8 @@ struct DriverCalls {
 /// Not thread-safe.
 class SimulatedSource final : public MemorySource {
   public:
-    /// More than any device has; the pool reserves addresses in proportion, of which there are 2^51.
+    /// More than any device has; the pool reserves addresses in proportion, of which there are
+    /// 2^51.
     static constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 44;
 
     /// At most `limit` bytes at once. allocate() gives the addresses of `recorded` in turn, as long
@@ -91,6 +92,8 @@ class SimulatedSource final : public MemorySource {
 
     SourceResult refuse(const char* rule);
     DeviceAddress new_address(std::uint64_t bytes);
+    void free_address(DeviceAddress address, std::uint64_t bytes);
+    [[nodiscard]] bool overlaps_segment(DeviceAddress address, std::uint64_t bytes) const;
     bool take(std::uint64_t bytes);
     template <class Change>
     bool each_piece(DeviceAddress address, std::uint64_t bytes, Change&& change);
@@ -100,8 +103,9 @@ class SimulatedSource final : public MemorySource {
     const std::uint64_t limit_;
     const std::vector<RecordedSegment>* const recorded_;
     std::size_t next_recorded_ = 0;
-    DeviceAddress next_ = std::uint64_t{0x10} << 40; ///< above what devices of today hand out
-    std::map<std::uint64_t, std::vector<DeviceAddress>> freed_; ///< addresses to use again, by size
+    static constexpr DeviceAddress kFirstOwn = std::uint64_t{1} << 48; ///< no recorded one is above
+    DeviceAddress next_ = kFirstOwn;
+    std::map<std::uint64_t, std::vector<DeviceAddress>> freed_; ///< own ones to use again, by size
     std::map<DeviceAddress, std::uint64_t> segments_;
     std::map<DeviceAddress, std::uint64_t> ranges_;
     std::map<DeviceAddress, Piece> pieces_;

@@ -17,9 +17,9 @@ constexpr const char* kSlackMiB[] = {"0", "16", "256"};
 constexpr const char* kSlackPercent[] = {"0", "1", "2", "3", "5", "8", "20"};
 constexpr const char* kCacheMiB[] = {"0", "16", "64", "256"};
 constexpr const char* kDivisions[] = {"2", "4", "8", "16", "32"};
-constexpr const char* kSegmentMiB[] = {"2", "4", "8", "12", "16", "32", "64", "128", "256"};
+constexpr const char* kSegmentMiB[] = {"12", "16", "32", "64", "128", "256"};
 constexpr const char* kSplitMiB[] = {"20", "32", "64", "128", "256", "512"};
-constexpr const char* kRoundingMiB[] = {"1", "4", "64", "256"};
+constexpr const char* kRoundingMiB[] = {"64", "256"};
 constexpr Knob kKnobs[] = {
     {"large_segment_size_mb", kSegmentMiB},
     {"slack_percent", kSlackPercent},
@@ -94,10 +94,10 @@ class Search {
         return tuned;
     }
 
-    /// Values that an option does not allow are left out: the table of options is what counts.
-    static bool allowed(const char* name, const char* value) {
+    /// Values that the table of options does not allow, alone or beside the others, are left out.
+    [[nodiscard]] bool allowed(const Choice& choice) const {
         ParseReport report;
-        static_cast<void>(parse_options(std::string(name) + ":" + value, report));
+        static_cast<void>(parse_options(conf_of(settings_.kept, choice), report));
         return report.mistakes() == 0;
     }
 
@@ -105,10 +105,9 @@ class Search {
         bool better = false;
         Choice kept = choice_;
         for (const char* const value : knob.values) {
-            if (!allowed(knob.name, value)) continue;
             Choice other = kept;
             other[knob.name] = value;
-            if (other == choice_) continue;
+            if (other == choice_ || !allowed(other)) continue;
             Tuned tuned = replayed(other);
             if (!worthwhile(tuned, best_)) continue;
             best_ = std::move(tuned);
@@ -123,6 +122,7 @@ class Search {
             if (!choice_.contains(knob.name)) continue;
             Choice other = choice_;
             other.erase(knob.name);
+            if (!allowed(other)) continue;
             Tuned tuned = replayed(other);
             if (worthwhile(best_, tuned)) continue;
             best_ = std::move(tuned);

@@ -44,6 +44,18 @@ TEST_CASE("recorded addresses come in turn until the sizes part", "[source]") {
     CHECK(source.allocate(4 * kMiB).address != 32 * kMiB);
 }
 
+TEST_CASE("no two segments share an address, whatever was recorded", "[source]") {
+    // The first ends, and another size begins in its middle.
+    const std::vector<tools::RecordedSegment> recorded{
+        {64 * kMiB, 8 * kMiB}, {66 * kMiB, 2 * kMiB}, {66 * kMiB, 4 * kMiB}};
+    SimulatedSource source(SimulatedSource::kNoLimit, &recorded);
+    REQUIRE(source.allocate(8 * kMiB).address == 64 * kMiB);
+    CHECK(source.release(64 * kMiB, 8 * kMiB).status == SourceStatus::done);
+    REQUIRE(source.allocate(2 * kMiB).address == 66 * kMiB);
+    CHECK(source.allocate(4 * kMiB).address != 66 * kMiB);
+    CHECK(source.allocate(8 * kMiB).address != 64 * kMiB);
+}
+
 TEST_CASE("a second mapping takes addresses and no memory", "[source]") {
     SimulatedSource source;
     const DeviceAddress range = source.reserve(64 * kMiB).address;
