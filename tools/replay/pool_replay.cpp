@@ -260,6 +260,8 @@ ReplayResult replay_pool(const AllocationSequence& sequence, const ReplaySetting
         result.calls = run.source().calls();
         result.steady = calls_since(result.calls, first);
         result.splits = statistics.splits;
+        result.stitches = statistics.stitches_made;
+        result.affinity_hits = statistics.affinity_hits;
         if (!fits) {
             result.failure = ReplayFailure{run.position(), sequence.events[run.position()].bytes,
                                            run.requested(), run.source().reserved(),
