@@ -128,6 +128,7 @@ ContextPool* Contexts::make(CUcontext context, unsigned long long id) {
             "this driver has no context events (they came with CUDA 12.5): every cudaFree waits "
             "as natively; update the driver to have frees that do not");
     }
+    if (segments_everywhere_.load(std::memory_order_acquire)) pool->pool.serve_from_segments();
     pools_.push_back(pool);
     logf(LogLevel::info, "device %d: a pool for context %llu, level %s", device, id,
          name_of(pool->pool.fences().level()));
@@ -284,6 +285,14 @@ void Contexts::enter_finished_everywhere(bool may_wait) {
     for_each([&](ContextPool& pool) { pools.push_back(&pool); });
     for (ContextPool* const pool : pools)
         pool->pool.enter_finished(may_wait);
+}
+
+void Contexts::serve_from_segments_everywhere() {
+    if (segments_everywhere_.exchange(true, std::memory_order_acq_rel)) return;
+    std::vector<ContextPool*> pools;
+    for_each([&](ContextPool& pool) { pools.push_back(&pool); });
+    for (ContextPool* const pool : pools)
+        pool->pool.serve_from_segments();
 }
 
 } // namespace cachealloc::shim

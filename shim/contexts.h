@@ -109,6 +109,8 @@ class Contexts {
     // Every pool steps down to level `finished` (DevicePool::enter_finished()), those yet to come
     // start there.
     void enter_finished_everywhere(bool may_wait);
+    // Every pool takes memory that can be exported from now on, those yet to come as well.
+    void serve_from_segments_everywhere();
 
   private:
     struct Alive {
@@ -133,6 +135,7 @@ class Contexts {
     std::mutex mutex_;
     std::atomic<std::uint64_t> generation_{1}; // rises whenever a context ends: stale look-ups end
     std::atomic<bool> finished_everywhere_{false};
+    std::atomic<bool> segments_everywhere_{false};
     std::vector<ContextPool*> pools_;
     std::vector<Alive> alive_;
     std::vector<Green> greens_;

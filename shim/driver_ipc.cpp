@@ -15,13 +15,17 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     if (owned.live != nullptr && owned.live->asynchronous.load(std::memory_order_relaxed)) {
         return real.cuIpcGetMemHandle(handle, kNowhere); // natively refused as well
     }
-    if (state != nullptr) state->contexts.enter_finished_everywhere(true);
+    if (state != nullptr) {
+        state->contexts.enter_finished_everywhere(true);
+        state->contexts.serve_from_segments_everywhere(); // it will export more
+    }
     if (owned.segment == nullptr) return real.cuIpcGetMemHandle(handle, pointer);
     if (owned.live == nullptr) return real.cuIpcGetMemHandle(handle, kNowhere);
     if (is_growable(*state, pointer, 1)) {
         log_once("ipc-mapped", LogLevel::error,
-                 "cudaIpcGetMemHandle refused: memory of expandable segments cannot be exported; "
-                 "run this program with CACHEALLOC_CONF=expandable_segments:False");
+                 "cudaIpcGetMemHandle refused: memory of expandable segments cannot be exported "
+                 "(what is allocated from now on can); run this program with "
+                 "CACHEALLOC_CONF=expandable_segments:False");
         return bad_pointer();
     }
     if (owned.live->address != owned.segment->base) {

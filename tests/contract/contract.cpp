@@ -45,6 +45,10 @@ bool free_finds_faults() {
     return !under_shim() || environment_holds("CACHEALLOC_CONF", "free:sync");
 }
 
+bool memory_is_mapped() {
+    return under_shim() && environment_holds("CACHEALLOC_CONF", "expandable_segments:True");
+}
+
 void measured(const std::string& what, cudaError_t value) {
     print("measured: " + what + " = " + cudaGetErrorName(value));
 }

@@ -47,6 +47,10 @@ bool under_shim();
 bool free_waits();
 bool free_finds_faults();
 
+/// Whether memory of cudaMalloc is mapped piece by piece (expandable_segments:True): it cannot be
+/// exported, and SYNC_MEMOPS is not supported.
+bool memory_is_mapped();
+
 /// Prints `measured: <what> = <value>`; nothing that differs from run to run belongs there.
 void measured(const std::string& what, cudaError_t value);
 void measured(const std::string& what, CUresult value);

@@ -153,10 +153,12 @@ TEST_CASE("calls without a current context", "[errors]") {
              cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(memory)));
     CHECK(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address(freed)) !=
           CUDA_SUCCESS);
-    CUipcMemHandle handle{};
-    const CUresult exported = cuIpcGetMemHandle(&handle, address(freed));
-    measured("cuIpcGetMemHandle of freed memory without a context", exported);
-    CHECK(exported != CUDA_SUCCESS);
+    if (!memory_is_mapped()) { // an attempt to export would end that
+        CUipcMemHandle handle{};
+        const CUresult exported = cuIpcGetMemHandle(&handle, address(freed));
+        measured("cuIpcGetMemHandle of freed memory without a context", exported);
+        CHECK(exported != CUDA_SUCCESS);
+    }
     REQUIRE(cuCtxSetCurrent(device.context()) == CUDA_SUCCESS);
     CHECK(holds(memory, 8192, 4));
     CHECK(cuMemFree(address(memory)) == CUDA_SUCCESS);

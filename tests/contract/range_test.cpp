@@ -61,6 +61,7 @@ void check_unknown(CUdeviceptr at, const std::string& what) {
     const CUresult set = cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at);
     CHECK(set != CUDA_SUCCESS);
     measured("cuPointerSetAttribute of " + what, set);
+    if (memory_is_mapped()) return; // an attempt to export would end that
     CUipcMemHandle handle{};
     const CUresult exported = cuIpcGetMemHandle(&handle, at);
     CHECK(exported != CUDA_SUCCESS);
@@ -178,7 +179,8 @@ TEST_CASE("attributes of an allocation", "[attributes]") {
         CHECK(attributes.hostPointer == nullptr);
     }
     int sync = 1;
-    CHECK(cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory) == CUDA_SUCCESS);
+    CHECK(cuPointerSetAttribute(&sync, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, memory) ==
+          (memory_is_mapped() ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS));
     CHECK(cuPointerGetAttribute(nullptr, CU_POINTER_ATTRIBUTE_BUFFER_ID, memory) ==
           CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemFree(memory) == CUDA_SUCCESS);
@@ -217,4 +219,42 @@ TEST_CASE("each allocation has a BUFFER_ID of its own, for ever", "[attributes]"
     CHECK(cudaFree(managed) == cudaSuccess);
     for (const CUdeviceptr memory : live)
         CHECK(cuMemFree(memory) == CUDA_SUCCESS);
+}
+
+TEST_CASE("functions for mapped memory do nothing to plain allocations", "[range]") {
+    Device device;
+    constexpr std::size_t kGranule = 2 * kMiB;
+    std::vector<void*> all;
+    for (const std::size_t bytes : {std::size_t{100}, 3 * kMiB, 16 * kMiB})
+        all.push_back(allocate(bytes));
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemGenericAllocationHandle own = 0;
+    REQUIRE(cuMemCreate(&own, kGranule, &properties, 0) == CUDA_SUCCESS);
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    for (void* const memory : all) {
+        fill(memory, 100, 5);
+        const CUdeviceptr at = address(memory);
+        const CUdeviceptr granule = at / kGranule * kGranule;
+        CUmemGenericAllocationHandle handle = 0;
+        CHECK(cuMemRetainAllocationHandle(&handle, memory) == CUDA_ERROR_INVALID_VALUE);
+        for (const CUdeviceptr where : {at, granule}) {
+            CHECK(cuMemUnmap(where, kGranule) == CUDA_ERROR_INVALID_VALUE);
+            CHECK(cuMemSetAccess(where, kGranule, &access, 1) == CUDA_ERROR_INVALID_VALUE);
+            CHECK(cuMemAddressFree(where, kGranule) == CUDA_ERROR_INVALID_VALUE);
+            CHECK(cuMemMap(where, kGranule, 0, own, 0) == CUDA_ERROR_INVALID_VALUE);
+        }
+        unsigned long long flags = 7;
+        CHECK(cuMemGetAccess(&flags, &access.location, at) == CUDA_SUCCESS);
+        CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+        CUcontext context = nullptr;
+        CHECK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, at) == CUDA_SUCCESS);
+        CHECK(context == device.context());
+        CHECK(holds(memory, 100, 5));
+        CHECK(cudaFree(memory) == cudaSuccess);
+    }
+    CHECK(cuMemRelease(own) == CUDA_SUCCESS);
 }

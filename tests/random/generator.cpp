@@ -95,9 +95,11 @@ void Generator::choose_surroundings() {
                                        ",slack_mb:0,slack_percent:0,max_split_size_mb:20",
                                        ",slack_mb:0,roundup_power2_divisions:4"};
     constexpr const char* kAsync[] = {"", "", ",async:driver"};
+    constexpr const char* kGrowing[] = {"", "", ",expandable_segments:True"};
     if (profile_.confs.empty()) {
         do {
-            program_.conf = std::string(pick(kFree)) + pick(kOrder) + pick(kMemory) + pick(kAsync);
+            program_.conf = std::string(pick(kFree)) + pick(kOrder) + pick(kMemory) + pick(kAsync) +
+                            pick(kGrowing);
         } while (!understood(program_.conf));
     } else {
         program_.conf = profile_.confs;

@@ -214,6 +214,28 @@ int hold() {
         pause();
 }
 
+// On a device of 64 MiB: every second block of many is freed, then more is asked for than any gap
+// holds.
+int growing() {
+    use_primary();
+    constexpr std::size_t kSize = std::size_t{4} << 20;
+    std::vector<CUdeviceptr> all(13);
+    for (CUdeviceptr& device : all)
+        DRIVER_CHECK(cuMemAlloc(&device, kSize));
+    for (std::size_t i = 0; i < all.size(); i += 2)
+        DRIVER_CHECK(cuMemFree(all[i]));
+    DRIVER_CHECK(cuCtxSynchronize());
+    CUdeviceptr large = 0;
+    for (int round = 0; round < 2; ++round) {
+        DRIVER_CHECK(cuMemAlloc(&large, 4 * kSize));
+        DRIVER_CHECK(cuMemFree(large));
+    }
+    for (std::size_t i = 1; i < all.size(); i += 2)
+        DRIVER_CHECK(cuMemFree(all[i]));
+    DRIVER_CHECK(cuMemAlloc(&large, 15 * kSize));
+    return 0;
+}
+
 int out_of_memory() {
     use_primary();
     const std::size_t bytes = std::size_t{1} << 40;
@@ -374,6 +396,7 @@ int main(int argc, char** argv) {
     const std::string mode = argc == 2 ? argv[1] : "";
     if (mode == "kinds") return kinds();
     if (mode == "hold") return hold();
+    if (mode == "growing") return growing();
     if (mode == "oom") return out_of_memory();
     if (mode == "context") return context();
     if (mode == "refused") return refused();

@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from trace_reader import LARGE, PASSED, SETTLED, STREAM_ORDERED, Trace, space
+from trace_reader import LARGE, PASSED, SECOND, SETTLED, STREAM_ORDERED, Trace, space
 
 CASE, SHIM, PROGRAM, *RUNTIMES = sys.argv[1:]
 HERE = tempfile.TemporaryDirectory(prefix="cachealloc-record-")
@@ -50,6 +50,15 @@ def record(mode, conf="", **more):
     return printed, trace
 
 
+def covered(segments, address, size):
+    """Whether segments without a hole hold all of these bytes."""
+    end = address + size
+    base = max((base for base in segments if base <= address), default=address)
+    while base in segments and base + segments[base] < end:
+        base += segments[base]
+    return base in segments and base <= end <= base + segments[base]
+
+
 def check_history(trace):
     """The invariants of any whole history."""
     expect(trace.counters["lost"] == 0 and trace.counters["overwritten"] == 0, "events are missing")
@@ -60,8 +69,7 @@ def check_history(trace):
         if one.kind == "alloc":
             expect(key not in live and key not in pending, f"handed out twice: {one}")
             if pooled:
-                expect(any(base <= one.address and one.address + one.size + one.extra <= base + size
-                           for base, size in segments.items()), f"in no segment: {one}")
+                expect(covered(segments, one.address, one.size + one.extra), f"in no segment: {one}")
             live[key] = one
         elif one.kind == "free":
             was = live.pop(key, None)
@@ -74,10 +82,10 @@ def check_history(trace):
         elif one.kind == "free_completed":
             was = pending.pop(key, None)
             expect(was is not None and was.size == one.size, f"completed although not free: {one}")
-        elif one.kind == "segment_alloc":
+        elif one.kind in ("segment_alloc", "segment_map"):
             expect(one.address not in segments, f"segment twice: {one}")
             segments[one.address] = one.size
-        elif one.kind == "segment_free":
+        elif one.kind in ("segment_free", "segment_unmap"):
             size = segments.pop(one.address, None)
             expect(size == one.size, f"unknown segment: {one}")
             inside = [key for key in list(live) + list(pending)
@@ -85,7 +93,8 @@ def check_history(trace):
             expect(not inside, f"segment freed under {inside}")
     table = {(space(one), one.address): one.size for one in trace.live if one.kind == "alloc"}
     expect(table == {key: one.size for key, one in live.items()}, "the live table is wrong")
-    table = {one.address: one.size for one in trace.live if one.kind == "segment_alloc"}
+    table = {one.address: one.size for one in trace.live
+             if one.kind in ("segment_alloc", "segment_map")}
     expect(table == segments, "the live table's segments are wrong")
 
 
@@ -147,6 +156,26 @@ def peak():
     expect(device.live == now == 0, f"live {device.live}, history {now}")
     expect(device.reserved_peak == most_reserved, f"{device.reserved_peak} {most_reserved}")
     expect(device.host == 0 and device.host_peak == 6000 + 7000 + 8192, f"host {device.host_peak}")
+
+
+def growing():
+    """Pieces and second mappings; only pieces count as reserved."""
+    _, trace = record("growing", "expandable_segments:True,stats:False", SIMCUDA="memory_mb:64")
+    pieces = [one for one in trace.of_kind("segment_map") if not one.flags & SECOND]
+    second = [one for one in trace.of_kind("segment_map") if one.flags & SECOND]
+    expect(pieces and not trace.of_kind("segment_alloc"), "no piece")
+    expect(second, "no second mapping")
+    alloc = {one.address for one in trace.of_kind("alloc")}
+    expect(all(one.address in alloc for one in second), "a second mapping for nothing")
+    reserved = most = 0
+    for one in trace.events:
+        if one.kind in ("segment_map", "segment_unmap") and not one.flags & SECOND:
+            reserved += one.size if one.kind == "segment_map" else -one.size
+            most = max(most, reserved)
+    device = trace.devices[0]
+    expect(most <= 64 << 20, f"{most} bytes of a device of 64 MiB")
+    expect((device.reserved, device.reserved_peak) == (reserved, most),
+           f"reserved {device.reserved} {device.reserved_peak}, history {reserved} {most}")
 
 
 def stream():

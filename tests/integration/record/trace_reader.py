@@ -16,7 +16,7 @@ MEMORY = ("none pooled device stream_ordered managed pinned array pitched explic
           "mapping").split()
 SPACES = {"pinned": "host", "array": "array", "physical": "physical", "mapping": "mapping"}
 STATES = "starting recording clean_exit stopped".split()
-SETTLED, STREAM_ORDERED, PASSED, LARGE = 1, 2, 4, 16
+SETTLED, STREAM_ORDERED, PASSED, LARGE, SECOND = 1, 2, 4, 16, 32
 
 Event = namedtuple("Event", "sequence time address size stream stack thread kind memory device "
                             "flags extra free_stack pool call check")
