@@ -20,21 +20,28 @@ TIGHT_CONFS = {"expandable": STATS + EXPANDABLE_CONF + TIGHT,
                "expandable, free:async": f"{STATS}free:async,{EXPANDABLE_CONF}{TIGHT}"}
 
 
+def stitch_text(stats):
+    keys = ("growths", "stitches_made", "stitches_used", "remaps", "reserved_bytes_peak")
+    return ", ".join(f"{key} {stats[key]}" for key in keys if stats.get(key))
+
+
 def same_output(harness, command, confs, python=False, extra=None, timeout=100):
-    """Natively and under the shim with each of the settings, all at once: the same output, status 0."""
-    keep = dict(command=command, python=python, timeout=timeout)
-    runs = harness.run_all([dict(mode="native", extra=extra, **keep)] + [
-        dict(mode="default", conf=conf, extra=extra, **keep) for conf in confs.values()])
-    native = runs[0]
+    """Natively and under the shim with each of the settings, one after another (free memory is looked
+    at): the same output, status 0."""
+    keep = dict(python=python, timeout=timeout, extra=extra)
+    native = harness.run(command, "native", **keep)
     if native.status == SKIPPED:
         return Outcome(SKIP, native.out.strip())
     if not native.ok:
         return Outcome(SKIP, f"natively: {native.why()}", runs=[native])
-    for name, run in zip(confs, runs[1:]):
+    lines = [" | ".join(native.out.strip().splitlines())[-200:]]
+    for name, conf in confs.items():
+        run = harness.run(command, "default", conf=conf, **keep)
         wrong = under_shim(run)
         if wrong or run.out != native.out:
             return fail(f"{name}: {wrong or difference(native.out, run.out)}", native, run)
-    return Outcome(PASS, " | ".join(native.out.strip().splitlines())[-200:], runs=runs)
+        lines.append(f"{name}: {stitch_text(run.stats)}")
+    return Outcome(PASS, lines=lines)
 
 
 def aliases(runs):
@@ -136,21 +143,20 @@ def torch_oversize(harness):
             "shim, classic": (CONFS["classic"], NO_CACHE),
             "shim, expandable": (CONFS["expandable"], NO_CACHE)}
     lines, problems, runs = [], [], []
-    for name, (conf, extra) in ways.items():
-        for arguments in ((), ("--held",)):  # one after another: each fills the device
-            run = harness.run([sys.executable, HERE / "torch_oversize.py", *arguments],
-                              "native" if conf is None else "default", conf=conf, python=True,
-                              extra=extra, timeout=100)
-            runs.append(run)
-            if run.status == SKIPPED:
-                return Outcome(SKIP, run.out.strip())
-            kind = "held" if arguments else "whole"
-            if not run.ok:
-                return Outcome(FAIL, f"{name}, {kind}: {run.why()}", runs=[run], lines=lines)
-            answer = json.loads(run.out)
-            lines.append(f"{name}, {kind}: {'served' if answer['served'] else 'out of memory'}" + (
-                f" with {answer['cached_mib']} MiB cached, {answer['flushes']} flushes, "
-                f"{answer['device_frees']} cudaFree" if not extra.get(next(iter(NO_CACHE))) else ""))
+    for name, (conf, extra) in ways.items():  # one after another: each fills the device
+        run = harness.run([sys.executable, HERE / "torch_oversize.py"],
+                          "native" if conf is None else "default", conf=conf, python=True,
+                          extra=extra, timeout=100)
+        runs.append(run)
+        if run.status == SKIPPED:
+            return Outcome(SKIP, run.out.strip())
+        if not run.ok:
+            return Outcome(FAIL, f"{name}: {run.why()} {run.out[-300:]}", runs=[run], lines=lines)
+        for kind, answer in json.loads(run.out).items():
+            own = (f" with {answer['cached_mib']} MiB cached, {answer['flushes']} flushes, "
+                   f"{answer['device_frees']} cudaFree" if conf is None else "")
+            served = "served" if answer["served"] else "out of memory"
+            lines.append(f"{name}, {kind}: {served}{own}")
             if conf and not answer["served"] and (name, kind) != ("shim, classic", "held"):
                 problems.append(lines[-1])
     if problems:
@@ -187,7 +193,8 @@ def ipc(harness):
 def torch_memory(harness):
     if not has_module(harness, "torch"):
         return Outcome(SKIP, "no module torch")
-    return same_output(harness, [sys.executable, HERE / "torch_vmm.py"], CONFS, True, NO_CACHE)
+    return same_output(harness, [sys.executable, HERE / "torch_vmm.py"],
+                       {**CONFS, **{"expandable, no slack": TIGHT_CONFS["expandable"]}}, True, NO_CACHE)
 
 
 def torch_compiled(harness):

@@ -74,7 +74,7 @@ def attributes():
     foreign = torch.as_tensor(Foreign(tensor), device="cuda")
     print(f"foreign: {foreign.device}, same {foreign.data_ptr() == tensor.data_ptr()}, "
           f"{digest(foreign)}")
-    shared = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(tensor))
+    shared = torch.from_dlpack(tensor)
     print(f"dlpack: {shared.device}, {digest(shared)}")
 
 
