@@ -298,11 +298,14 @@ TEST_CASE(
     const OrderLevel level = GENERATE(OrderLevel::fenced, OrderLevel::finished, OrderLevel::wait);
     const FreeMode mode = GENERATE(FreeMode::async, FreeMode::sync);
     const bool soft = GENERATE(false, true);
+    Options options = pool_options(mode);
+    options.expandable_segments = GENERATE(false, true);
     const bool step_down = level == OrderLevel::fenced;
     std::uint64_t failed_calls = 0;
     for (std::uint64_t n = 1;; ++n) {
         CAPTURE(n, static_cast<int>(level), static_cast<int>(mode), soft);
-        PoolFixture f(level, pool_options(mode), 24 * kMiB);
+        CAPTURE(options.expandable_segments);
+        PoolFixture f(level, options, 24 * kMiB);
         f.device.fail_at = n;
         f.device.order_failure_status = soft ? OrderStatus::refused : OrderStatus::failed;
         f.device.source_failure = soft ? SourceStatus::out_of_memory : SourceStatus::failed;

@@ -48,6 +48,7 @@ Options options_of(const Scene& scene, std::mt19937_64& random) {
         if (random() % 2 == 0) options.garbage_collection_threshold = Fraction{Fraction::kOne / 2};
     }
     if (random() % 4 == 0) options.roundup_power2_divisions.fill(4);
+    options.expandable_segments = random() % 2 == 0;
     return options;
 }
 
@@ -74,10 +75,13 @@ void check_statistics(PoolFixture& f, const Model& model) {
     REQUIRE(f.ledger.frees() == model.frees);
     REQUIRE(s.reserved_bytes_peak == f.device.held_peak());
     REQUIRE(s.cached_bytes == f.device.held() - model.bytes);
-    REQUIRE(s.segments == f.device.segments());
-    REQUIRE(s.segment_allocs - s.segment_frees == s.segments);
-    REQUIRE(s.thread_hits + s.shared_hits + s.limbo_hits + s.tree_hits + s.segment_allocs ==
+    REQUIRE(s.segment_allocs - s.segment_frees == f.device.segments());
+    const bool grown = s.pieces_mapped != 0 && s.segments > f.device.segments();
+    REQUIRE(s.segments == f.device.segments() + (grown ? 1 : 0));
+    REQUIRE(s.thread_hits + s.shared_hits + s.limbo_hits + s.tree_hits + s.segment_allocs +
+                s.growths + s.stitches_made ==
             s.allocations);
+    REQUIRE(s.stitches_made - s.stitches_ended == f.device.aliases());
     REQUIRE(s.thread_hits <= s.allocations); // the difference never went below zero
     REQUIRE(s.out_of_memory == model.refused);
     REQUIRE(s.set_aside >= model.asides);
