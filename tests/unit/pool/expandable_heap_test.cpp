@@ -40,8 +40,8 @@ struct Fixture {
         heap.visit_blocks([&](const Block& block) {
             if (block.segment->kind != SegmentKind::range) return;
             REQUIRE(block.address == at);
-            const auto is = [](const Block* one, BlockState state) {
-                return one != nullptr && one->state.load() == state;
+            const auto is = [](const Block* one, BlockState wanted) {
+                return one != nullptr && one->state.load() == wanted;
             };
             if (is(before, BlockState::free) && is(&block, BlockState::free))
                 REQUIRE(before->small != block.small);
