@@ -273,11 +273,45 @@ void fault_in_one_context() {
     release(fresh);
 }
 
+/// Memory of device 0, from before and after access was given, and a block made of what was free in
+/// several places: kernels of device 1 write all of it.
+void peer_reach() {
+    constexpr std::size_t kLarge = std::size_t{4} << 20;
+    std::vector<Byte*> all;
+    for (int i = 0; i < 8; ++i)
+        all.push_back(allocate(kLarge));
+    use_device(1);
+    ORDER_CHECK(cudaDeviceEnablePeerAccess(0, 0));
+    const cudaStream_t far = make_stream();
+    use_device(0);
+    for (int i = 0; i < 4; ++i)
+        all.push_back(allocate(kLarge));
+    for (std::size_t i = 0; i < all.size(); i += 2) {
+        release(all[i]);
+        all[i] = nullptr;
+    }
+    drain();
+    for (int i = 0; i < 2; ++i)
+        all.push_back(allocate(3 * kLarge));
+    use_device(1);
+    for (Byte* const block : all) {
+        if (block == nullptr) continue;
+        const bool large = block == all.back() || block == *(all.end() - 2);
+        for (std::size_t at = 0; at < (large ? 3 : 1) * kLarge; at += kLarge / 2)
+            ORDER_CHECK(fill(far, block + at, kNew, kBytes, 0));
+    }
+    drain();
+    ORDER_CHECK(cudaDeviceDisablePeerAccess(0));
+    use_device(0);
+    drain();
+}
+
 constexpr Case kCases[] = {
     {"green_contexts", green_contexts},
     {"primary_retained_twice", primary_retained_twice},
     {"fault_in_one_context", fault_in_one_context},
     {"two_devices", two_devices},
+    {"peer_reach", peer_reach},
     {"free_behind_second_device", free_behind_second_device},
     {"contexts_in_a_loop", contexts_in_a_loop},
     {"second_context_comes_and_goes", second_context_comes_and_goes},
