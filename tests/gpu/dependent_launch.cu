@@ -276,6 +276,7 @@ int main(int argc, char** argv) {
         Launcher launcher(stream, wait_ns);
         // First of all, so that the program has had one blocking stream alone.
         wrong += report("one blocking stream", free_between(launcher, rounds));
+        wrong += report("one stream, in pieces", free_pieces_between(launcher, rounds));
     }
     cudaStream_t more = nullptr;
     CUDA_CHECK(cudaStreamCreateWithFlags(&more, cudaStreamNonBlocking));

@@ -111,6 +111,21 @@ def stitched_off(harness):
     return Outcome(PASS, lines=lines)
 
 
+def dependent_pieces(harness):
+    """A kernel that may start before its predecessor ends, on pieces that came back as one block."""
+    program = harness.binary("gpu/dependent_launch")
+    if program is None:
+        return fail("not built: gpu/dependent_launch")
+    outcome = same_output(harness, [program], TIGHT_CONFS)
+    if outcome.verdict == PASS:
+        off = harness.run([program], "default", conf=TIGHT_CONFS["expandable, free:async"],
+                          testing=True, extra={"CACHEALLOC_TEST_DISABLE": "programmatic"})
+        outcome.lines += [f"rule off: {line}" for line in off.out.strip().splitlines()]
+        if not re.search(r"pieces: \d+ cases, [1-9]", off.out):
+            return fail(f"rule off, and no byte was wrong in pieces: {off.why()}", off)
+    return outcome
+
+
 def oversize(harness):
     """2 GiB from 8 GiB that are cached in smaller parts, on a full device."""
     program = harness.binary("gpu/oversize")

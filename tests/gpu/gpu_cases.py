@@ -16,8 +16,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from cupti_cases import pinned_memory, submits_seen  # noqa: E402
-from expandable_cases import (ipc, oversize, stitched, stitched_off, torch_compiled,  # noqa: E402
-                              torch_memory, torch_oversize)
+from expandable_cases import (dependent_pieces, ipc, oversize, stitched,  # noqa: E402
+                              stitched_off, torch_compiled, torch_memory, torch_oversize)
 from fragmentation_cases import ragged_figures, replay_figures  # noqa: E402
 from figure_cases import cupy_figures, torch_figures  # noqa: E402
 from graph_cases import all_captures  # noqa: E402
@@ -87,6 +87,7 @@ CASES = {
     "replay_figures": ("fragmentation", None, replay_figures),
     "stitched_off": ("expandable", None, stitched_off),
     "stitched": ("expandable", None, stitched),
+    "dependent_pieces": ("expandable", None, dependent_pieces),
     "oversize": ("expandable", None, oversize),
     "ipc": ("expandable", None, ipc),
     "torch_memory": ("expandable", None, torch_memory),
