@@ -20,14 +20,16 @@ constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t to) {
 
 } // namespace
 
-/// As PyTorch's, except that requests of a few MiB get segments of their own size at first: a
-/// program that allocates one block of 2 MiB should not see 20 MiB gone.
+/// As PyTorch's, except that requests of a few MiB get segments of their own size until the pool
+/// holds as much as a segment to be shared: a program that allocates one block of 2 MiB should not
+/// see 20 MiB gone.
 std::uint64_t DevicePool::segment_bytes(const Request& request) const {
     if (is_small(request.rounded)) return kGranule;
     const std::uint64_t exact = round_up(request.rounded, kGranule);
     if (grows_range()) return exact;
-    const std::uint64_t shared = std::min(heap_.reserved(), options_.large_segment_bytes());
-    return request.rounded < kSharedRequest ? std::max(exact, round_up(shared, kGranule)) : exact;
+    const std::uint64_t shared = round_up(options_.large_segment_bytes(), kGranule);
+    const bool shares = request.rounded < kSharedRequest && heap_.reserved() >= shared;
+    return shares ? std::max(exact, shared) : exact;
 }
 
 /// Room to grow before order is looked for: what is held beyond the peak of live bytes.
