@@ -253,7 +253,7 @@ class SimulatedDevice : public cachealloc::StreamOrder, public cachealloc::Memor
     std::atomic<std::uint64_t> refusals{0}; ///< allocations that found no room
     bool one_stream_ = false;               ///< the program uses one stream: all work is ordered
     std::uint64_t elsewhere = 0;            ///< held by the process, not by the pool; 0: not known
-    std::uint64_t process_asked = 0;
+    std::atomic<std::uint64_t> process_asked{0};
     std::uint64_t fail_at = 0; ///< the call (from 1, counted over all) that fails, 0 = none
     std::uint64_t calls = 0;
     OrderStatus order_failure_status = OrderStatus::failed;
