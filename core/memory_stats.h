@@ -128,4 +128,18 @@ void for_each_memory_stat(Stats& stats, Visit visit, const char* prefix = nullpt
         visit(begin(number.name).text(), stats.*number.member);
 }
 
+/// Adds what another pool of the device has. Peaks are then at most too high.
+inline void add(MemoryStats& sum, const MemoryStats& one) {
+    using namespace memory_stat_names;
+    for (const auto& set : kSets) {
+        for (const ClassRow& row : kClasses)
+            (sum.*set.member)[row.which] += (one.*set.member)[row.which];
+    }
+    for (const auto& gauge : kGauges)
+        sum.*gauge.member += one.*gauge.member;
+    for (const auto& number : kNumbers)
+        sum.*number.member += one.*number.member;
+    sum.max_split_size = one.max_split_size;
+}
+
 } // namespace cachealloc

@@ -148,21 +148,33 @@ void Recording::out_of_memory(std::uint64_t bytes) {
          recorder_->path());
 }
 
-void Recording::write_statistics() {
+void Recording::write_statistics(bool pieces) {
     publish_stack_counts(*recorder_);
     const Statistics all = collect_statistics(process_);
     for (const StatisticRow& row : kStatisticRows)
         recorder_->set_statistic(row.name, value_of(row, all));
     recorder_->set_statistic("level", static_cast<std::uint64_t>(all.level));
+    for (int device = 0; device < static_cast<int>(trace::kDevices); ++device) {
+        MemoryStats stats;
+        if (!collect_memory_stats(process_, device, pieces, stats)) continue;
+        char ordinal[16];
+        std::snprintf(ordinal, sizeof ordinal, "%d", device);
+        for_each_memory_stat(
+            stats,
+            [this](const char* name, std::int64_t value) {
+                recorder_->set_statistic(name, static_cast<std::uint64_t>(value));
+            },
+            ordinal);
+    }
 }
 
 void Recording::refresh(void* self) {
-    static_cast<Recording*>(self)->write_statistics();
+    static_cast<Recording*>(self)->write_statistics(false);
 }
 
 void Recording::exiting() {
     if (recorder_ == nullptr) return;
-    write_statistics();
+    write_statistics(true);
     recorder_->exiting(!named_ && !ran_out_.load(std::memory_order_relaxed));
 }
 

@@ -46,7 +46,7 @@ class Recording {
   private:
     static void refresh(void* self);
     void describe_process();
-    void write_statistics();
+    void write_statistics(bool pieces);
 
     Process& process_;
     LateStacks stacks_;

@@ -33,4 +33,14 @@ Statistics collect_statistics(Process& process) {
     return all;
 }
 
+bool collect_memory_stats(Process& process, int device, bool pieces, MemoryStats& stats) {
+    bool any = false;
+    process.contexts.for_each_ever([&](ContextPool& context) {
+        if (context.device != device) return;
+        add(stats, context.pool.memory_stats(pieces));
+        any = true;
+    });
+    return any;
+}
+
 } // namespace cachealloc::shim

@@ -32,6 +32,10 @@ struct Statistics {
 // Calls no CUDA function. Takes locks of the contexts and pools.
 Statistics collect_statistics(Process& process);
 
+// What torch.cuda.memory_stats() would tell of a device: the sum over its pools that ever were.
+// `pieces` as DevicePool::memory_stats(). False if it never had one. Takes locks as above.
+bool collect_memory_stats(Process& process, int device, bool pieces, MemoryStats& stats);
+
 // One table: every figure and the name it goes by.
 struct StatisticRow {
     const char* name;

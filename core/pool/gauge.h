@@ -9,30 +9,37 @@
 namespace cachealloc {
 
 /// A quantity that comes and goes. Invariant: current == allocated - freed, peak >= current. Not
-/// thread-safe.
+/// thread-safe. Sums wrap rather than overflow: tools count what a file says.
 struct Gauge {
     std::int64_t current = 0;
     std::int64_t peak = 0;
     std::int64_t allocated = 0; ///< all that ever came
     std::int64_t freed = 0;     ///< all that ever went
 
-    void increase(std::int64_t by) {
-        current += by;
-        allocated += by;
-        peak = std::max(peak, current);
+    void change(std::int64_t by) {
+        current = sum(current, by, 1);
+        if (by > 0) {
+            allocated = sum(allocated, by, 1);
+            peak = std::max(peak, current);
+        } else {
+            freed = sum(freed, by, -1);
+        }
     }
-    void decrease(std::int64_t by) {
-        current -= by;
-        freed += by;
-    }
-    void change(std::int64_t by) { by > 0 ? increase(by) : decrease(-by); }
-    /// Adds another quantity; the peak is exact where one of the two has always been 0.
+    /// Adds another quantity; the peak is exact where one of the two has always been 0, else at most
+    /// too high.
     Gauge& operator+=(const Gauge& other) {
-        current += other.current;
-        peak += other.peak;
-        allocated += other.allocated;
-        freed += other.freed;
+        current = sum(current, other.current, 1);
+        peak = sum(peak, other.peak, 1);
+        allocated = sum(allocated, other.allocated, 1);
+        freed = sum(freed, other.freed, 1);
         return *this;
+    }
+
+  private:
+    static std::int64_t sum(std::int64_t a, std::int64_t b, std::int64_t sign) {
+        return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) +
+                                         static_cast<std::uint64_t>(sign) *
+                                             static_cast<std::uint64_t>(b));
     }
 };
 

@@ -19,7 +19,7 @@ constexpr std::uint64_t kStackSlots = 131'072;   ///< twice as many: probing sta
 constexpr std::uint64_t kModuleBytes = 8 * kMiB; ///< 8,192 loads and unloads
 constexpr std::uint64_t kThreadBytes = 8 * kMiB; ///< 131,072 threads
 constexpr std::uint64_t kTextBytes = 64 << 10;
-constexpr std::uint64_t kStatistics = 512;
+constexpr std::uint64_t kStatistics = 2048;
 
 /// Zeroed, and never destroyed: other libraries' destructors may still free memory after main().
 alignas(TraceFile) std::byte g_file_memory[sizeof(TraceFile)];

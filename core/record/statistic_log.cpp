@@ -9,8 +9,13 @@ using trace::StatisticRecord;
 StatisticRecord* StatisticLog::find(std::string_view name) const {
     auto* const records = reinterpret_cast<StatisticRecord*>(space_.data);
     const std::uint64_t used = space_.section->used.load(std::memory_order_acquire);
-    for (std::uint64_t i = 0; i < used / sizeof(StatisticRecord); ++i) {
-        if (name == records[i].name) return &records[i];
+    const std::uint64_t count = used / sizeof(StatisticRecord);
+    std::uint64_t at = next_.load(std::memory_order_relaxed);
+    for (std::uint64_t i = 0; i < count; ++i, ++at) {
+        if (at >= count) at = 0;
+        if (name != records[at].name) continue;
+        next_.store(at + 1, std::memory_order_relaxed);
+        return &records[at];
     }
     return nullptr;
 }

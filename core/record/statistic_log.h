@@ -4,6 +4,7 @@
 #include "core/record/trace_file.h"
 #include "core/record/trace_format.h"
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -11,7 +12,8 @@ namespace cachealloc {
 
 /// Numbers by name, each as last set.
 ///
-/// Invariant: a record below Section::used has its name and keeps it. Thread-safe; O(records).
+/// Invariant: a record below Section::used has its name and keeps it. Thread-safe; O(records), but
+/// O(1) for the one behind the last that was set: all are set in the same order again and again.
 class StatisticLog {
   public:
     /// `space` is wholly allocated and outlives the log.
@@ -25,6 +27,7 @@ class StatisticLog {
     trace::StatisticRecord* enter(std::string_view name);
 
     SectionSpace& space_;
+    mutable std::atomic<std::uint64_t> next_{0}; ///< where the next one is probably
     SpinLock lock_{};
 };
 

@@ -54,6 +54,20 @@ class Commands(unittest.TestCase):
             told = {device["ordinal"]: device["peak_live"]["bytes"] for device in report["devices"]}
             self.assertEqual(told, peaks(path))
 
+    def test_report_tells_memory_stats_under_the_names_of_torch(self):
+        device = json.loads(tool("report", self.example, "--json").stdout)["devices"][0]
+        stats = device["memory_stats"]
+        self.assertEqual(len(stats), 123)
+        self.assertEqual(stats["reserved_bytes.all.peak"], 160 << 20)
+        self.assertEqual(stats["active.large_pool.freed"], 3)
+        self.assertTrue(device["memory_stats_from_events"])
+        brief = tool("report", self.example).stdout
+        whole = tool("report", self.example, "--by-class").stdout
+        for text in ("Reserved memory", "Non-releasable blocks", "peak", "total in"):
+            self.assertIn(text, brief)
+        self.assertNotIn("from small pool", brief)
+        self.assertEqual(whole.count("from small pool"), 9)
+
     def test_every_report_has_json(self):
         for command in (["report"], ["leaks"], ["peak"], ["check"], ["diff", self.example]):
             done = tool(*command, self.example, "--json")

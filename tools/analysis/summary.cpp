@@ -63,7 +63,10 @@ Summary summarize(History& history, int device) {
     Peaks peaks;
     Churn churn(device);
     FailureFinder failures(device);
-    history.visit({&peaks, &churn, &failures});
+    MemoryStatsCounter memory_stats;
+    std::vector<HistoryVisitor*> visitors{&peaks, &churn, &failures};
+    if (history.whole()) visitors.push_back(&memory_stats);
+    history.visit(visitors);
     peaks.compare(history);
     summary.churn = churn.classes();
     summary.churn_total = churn.total();
@@ -74,6 +77,8 @@ Summary summarize(History& history, int device) {
         if (peaks.device(ordinal).used && (device < 0 || ordinal == device))
             summary.devices.push_back(begin_device(history, peaks, ordinal));
     }
+    for (DeviceSummary& one : summary.devices)
+        one.memory_stats = memory_stats_of(history, memory_stats, one.ordinal);
     for (DeviceSummary& one : summary.devices) {
         snapshots.add(one.peaks.live, [&one](const State& state) {
             one.at_live_peak = state.device(one.ordinal);

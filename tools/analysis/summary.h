@@ -5,6 +5,7 @@
 #include "tools/analysis/fragmentation.h"
 #include "tools/analysis/history.h"
 #include "tools/analysis/holders.h"
+#include "tools/analysis/memory_stats.h"
 #include "tools/analysis/peaks.h"
 #include "tools/analysis/savings.h"
 
@@ -43,6 +44,7 @@ struct DeviceSummary {
     DeviceBytes at_reserved_peak;
     DeviceBytes at_end;
     Fragmentation fragmentation; ///< at the peak of reserved
+    std::optional<KnownMemoryStats> memory_stats;
     std::vector<Holder> peak_holders;
     std::vector<Holder> end_holders;
 };

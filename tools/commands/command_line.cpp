@@ -146,9 +146,12 @@ class Commands {
     }
 
     void add_report() {
-        add_reading(command("report", "One screen about a recording", "cachealloc report app.trace",
-                            [this] { return report_main(read_); }),
-                    read_);
+        CLI::App* const sub =
+            command("report", "One screen about a recording", "cachealloc report app.trace",
+                    [this] { return report_main(read_); });
+        add_reading(sub, read_);
+        sub->add_flag("--by-class", read_.by_class,
+                      "What the allocator holds, small and large requests apart");
     }
 
     void add_leaks() {

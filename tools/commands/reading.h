@@ -14,11 +14,12 @@
 namespace cachealloc::tools {
 
 struct ReadOptions {
-    std::string file;    ///< empty: the newest recording
-    bool json = false;   ///< for programs instead of people
-    int device = -1;     ///< an ordinal; -1: all
-    std::size_t top = 0; ///< lines of a list; 0: the command's own choice
-    bool symbols = true; ///< false: module and offset, no file is opened
+    std::string file;      ///< empty: the newest recording
+    bool json = false;     ///< for programs instead of people
+    int device = -1;       ///< an ordinal; -1: all
+    std::size_t top = 0;   ///< lines of a list; 0: the command's own choice
+    bool by_class = false; ///< report: small and large requests apart
+    bool symbols = true;   ///< false: module and offset, no file is opened
     SymbolSearch search;
 };
 

@@ -33,7 +33,9 @@ int report_main(const ReadOptions& options) {
         const std::size_t top = options.top == 0 ? kHolders : options.top;
         print_json(report_json(recording, summary, recording.names, top));
     } else {
-        std::fputs(report_text(recording, summary, recording.names, options.top).c_str(), stdout);
+        const std::string text =
+            report_text(recording, summary, recording.names, options.top, options.by_class);
+        std::fputs(text.c_str(), stdout);
         print_symbol_notes(recording.names);
     }
     return kFine;

@@ -36,6 +36,14 @@ Json fragmentation_json(const Fragmentation& is, const Clock& clock, StackNames&
             {"pins", std::move(pins)}};
 }
 
+Json memory_stats_json(const std::optional<KnownMemoryStats>& known) {
+    if (!known) return nullptr;
+    Json values = Json::object();
+    for_each_memory_stat(known->values,
+                         [&values](const char* name, std::int64_t value) { values[name] = value; });
+    return values;
+}
+
 Json device_json(const DeviceSummary& is, const Clock& clock, std::size_t top, StackNames& names) {
     return {{"ordinal", is.ordinal},
             {"name", is.name},
@@ -48,6 +56,8 @@ Json device_json(const DeviceSummary& is, const Clock& clock, std::size_t top, S
             {"at_peak_live", bytes_json(is.at_live_peak)},
             {"at_peak_reserved", bytes_json(is.at_reserved_peak)},
             {"at_end", bytes_json(is.at_end)},
+            {"memory_stats", memory_stats_json(is.memory_stats)},
+            {"memory_stats_from_events", is.memory_stats && is.memory_stats->from_events},
             {"fragmentation", fragmentation_json(is.fragmentation, clock, names)},
             {"holders_at_peak", holders_json(is.peak_holders, top, clock, names)},
             {"holders_at_end", holders_json(is.end_holders, top, clock, names)}};

@@ -1,5 +1,6 @@
 #include "tools/commands/report.h"
 
+#include "tools/commands/memory_table.h"
 #include "tools/commands/text.h"
 
 #include <algorithm>
@@ -27,8 +28,9 @@ constexpr std::size_t kAdvice = 5;
 /// Writes the parts of the screen, one after the other.
 class Screen {
   public:
-    Screen(const Recording& recording, const Summary& summary, StackNames& names, std::size_t top)
-        : trace_(recording.trace), summary_(summary), names_(names),
+    Screen(const Recording& recording, const Summary& summary, StackNames& names, std::size_t top,
+           bool by_class)
+        : trace_(recording.trace), summary_(summary), names_(names), by_class_(by_class),
           lengths_(summary.out_of_memory ? kOutOfMemory
                                          : (summary.devices.size() > 1 ? kCrowded : kRoomy)) {
         if (top != 0) lengths_.holders = top;
@@ -157,6 +159,7 @@ class Screen {
         if (is.peaks.host.bytes != 0)
             line("  pinned on the host: peak {}, {} {}", bytes_text(is.peaks.host.bytes),
                  bytes_text(is.at_end.host), now ? "now" : "at the end");
+        if (is.memory_stats) text_ += memory_table(*is.memory_stats, by_class_);
         // When memory ran out, the holders of that moment come first, and say it.
         if (!summary_.out_of_memory || summary_.out_of_memory->event.device != is.ordinal) {
             pins(is.fragmentation);
@@ -264,6 +267,7 @@ class Screen {
     const Trace& trace_;
     const Summary& summary_;
     StackNames& names_;
+    const bool by_class_;
     Lengths lengths_;
     std::string text_;
 };
@@ -271,8 +275,8 @@ class Screen {
 } // namespace
 
 std::string report_text(const Recording& recording, const Summary& summary, StackNames& names,
-                        std::size_t top) {
-    return Screen(recording, summary, names, top).text();
+                        std::size_t top, bool by_class) {
+    return Screen(recording, summary, names, top, by_class).text();
 }
 
 } // namespace cachealloc::tools
