@@ -138,6 +138,12 @@ Block* DevicePool::make_room(const Request& request, Growth& growth) {
         growth = grow(request, &block);
         return growth == Growth::done || growth == Growth::impossible;
     };
+    bool retried = false; // counts once a request
+    const auto retry = [&] {
+        if (!retried) count(slow_.alloc_retries);
+        retried = true;
+        return try_again();
+    };
     const auto release_enough = [&] {
         std::uint64_t released = release_segment(wanted);
         while (released < wanted) {
@@ -154,10 +160,7 @@ Block* DevicePool::make_room(const Request& request, Growth& growth) {
     if (request.stream != nullptr) block = take_behind_event(request);
     if (block != nullptr) return block;
     heap_.statistics(true); // memory is short: what cannot be given back is most telling now
-    if (release_enough()) {
-        count(slow_.alloc_retries);
-        if (try_again()) return block;
-    }
+    if (release_enough() && retry()) return block;
     if (limbo_.head(Limbo::kAny).found) count(slow_.sync_all);
     while (limbo_.head(Limbo::kAny).found) {
         if (!timed_host_wait(limbo_.head(Limbo::kAny).stamp).done()) break;
@@ -169,10 +172,10 @@ Block* DevicePool::make_room(const Request& request, Growth& growth) {
     if (block == nullptr && request.stream != nullptr) block = await_streams(request);
     if (block != nullptr) return block;
     while (release_segment(0) != 0) {
-        if (try_again()) return block;
+        if (retry()) return block;
     }
     if (try_again()) return block;
-    if (release_pieces(range_.mapped()) != 0 && try_again()) return block;
+    if (release_pieces(range_.mapped()) != 0 && retry()) return block;
     return take(request, Heap::Reach::foreign);
 }
 

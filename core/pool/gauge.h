@@ -25,8 +25,8 @@ struct Gauge {
             freed = sum(freed, by, -1);
         }
     }
-    /// Adds another quantity; the peak is exact where one of the two has always been 0, else at most
-    /// too high.
+    /// Adds another quantity; the peak is exact where one of the two has always been 0, else at
+    /// most too high.
     Gauge& operator+=(const Gauge& other) {
         current = sum(current, other.current, 1);
         peak = sum(peak, other.peak, 1);

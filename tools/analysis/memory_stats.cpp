@@ -110,6 +110,7 @@ void MemoryStatsCounter::change_segment(const Event& event, std::int64_t sign, b
     const SizeClass which = size_class(!event.has(trace::kLarge));
     stats.reserved_bytes.change(which, as_signed(static_cast<std::uint64_t>(sign) * event.size));
     ++(sign > 0 ? stats.num_device_alloc : stats.num_device_free);
+    if (!classic) mapped_[event.device % trace::kDevices] = true;
     if (!classic) return;
     stats.segment.change(which, sign);
     if (sign > 0) {
@@ -140,6 +141,10 @@ memory_stats_of(const History& history, const MemoryStatsCounter& counter, std::
     counted.num_sync_all_streams = known.values.num_sync_all_streams;
     counted.num_oom_rejections = known.values.num_oom_rejections;
     counted.max_split_size = known.values.max_split_size;
+    if (any && counter.mapped(device)) {
+        counted.num_device_alloc = known.values.num_device_alloc;
+        counted.num_device_free = known.values.num_device_free;
+    }
     return KnownMemoryStats{counted, true};
 }
 

@@ -28,6 +28,10 @@ class MemoryStatsCounter : public HistoryVisitor {
     [[nodiscard]] const MemoryStats& device(std::uint8_t ordinal) const {
         return devices_[ordinal % trace::kDevices];
     }
+    /// Whether memory was mapped in pieces: one call of the driver may then be several events.
+    [[nodiscard]] bool mapped(std::uint8_t ordinal) const {
+        return mapped_[ordinal % trace::kDevices];
+    }
 
   private:
     struct Segment {
@@ -48,6 +52,7 @@ class MemoryStatsCounter : public HistoryVisitor {
     void change_segment(const Event& event, std::int64_t sign, bool classic);
 
     std::array<MemoryStats, trace::kDevices> devices_{};
+    std::array<bool, trace::kDevices> mapped_{};
     std::map<std::uint64_t, Segment> segments_; ///< classic ones, by address
     FlatMap<char> borders_; ///< starts and ends of active blocks, told apart by Place::space
 };

@@ -221,7 +221,8 @@ TEST_CASE("memory_stats: what is freed stays active until its work has finished"
 }
 
 TEST_CASE("memory_stats: retries, waits for everything, and memory that ran out") {
-    PoolFixture f(OrderLevel::ordered, pool_options(), 64 * kMiB); // with room to grow first
+    PoolFixture f(OrderLevel::fenced, pool_options(), 64 * kMiB); // grows rather than waits
+    f.device.several = true;                                      // no barrier instead of the wait
     Expected is;
     Block* const a = f.alloc(40 * kMiB);
     is.segment(false, 40 * kMi, 1);
@@ -230,10 +231,14 @@ TEST_CASE("memory_stats: retries, waits for everything, and memory that ran out"
     CHECK(f.status == PoolStatus::out_of_memory);
     ++is["num_ooms"]; // nothing was cached, so nothing was tried again
     is.check(*f.pool);
+    f.use(a);
     f.free(a);
-    is.gave(false, 40 * kMi, 40 * kMi);
-    REQUIRE(f.alloc(60 * kMiB) != nullptr); // the cached segment is given back for it
+    is.live(false, 40 * kMi, -1);
+    is.check(*f.pool);
+    REQUIRE(f.alloc(60 * kMiB) != nullptr); // its segment is waited for and given back
+    ++is["num_sync_all_streams"];
     ++is["num_alloc_retries"];
+    is.active(false, 40 * kMi, 40 * kMi, -1);
     is.segment(false, 40 * kMi, -1);
     is.segment(false, 60 * kMi, 1);
     is.took(false, 60 * kMi, 60 * kMi);
