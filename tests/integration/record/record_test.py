@@ -178,6 +178,12 @@ def growing():
            f"reserved {device.reserved} {device.reserved_peak}, history {reserved} {most}")
 
 
+def not_growable():
+    """Where memory cannot be mapped: said once, and the program runs."""
+    _, said = run("context", "expandable_segments:True", SIMCUDA="vmm:0")
+    expect(len(said) == 1 and "expandable_segments:True" in said[0], f"said: {said}")
+
+
 def stream():
     _, trace = record("stream")
     ordered = [one for one in trace.events if one.flags & STREAM_ORDERED]
