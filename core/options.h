@@ -54,7 +54,7 @@ struct Fraction {
     [[nodiscard]] constexpr std::uint64_t of(std::uint64_t bytes) const noexcept {
         return bytes / kOne * billionths + bytes % kOne * billionths / kOne;
     }
-    friend constexpr auto operator<=>(const Fraction&, const Fraction&) = default;
+    friend constexpr bool operator==(const Fraction&, const Fraction&) = default;
 };
 
 // The entry of `RoundupDivisions` that serves a request of `bytes` bytes. O(1).

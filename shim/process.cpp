@@ -67,7 +67,7 @@ void start() {
 #endif
     Process* const made = new (g_storage) Process(options);
     made->recording.start();
-    if (options.per_process_memory_fraction < Fraction{Fraction::kOne}) made->memory.open();
+    if (options.per_process_memory_fraction != Fraction{Fraction::kOne}) made->memory.open();
     watch_lifecycle(*made);
     if (options.order != OrderStart::automatic) made->total_order.leave();
     g_process.store(made, std::memory_order_release);
