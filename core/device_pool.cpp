@@ -26,6 +26,7 @@ PoolResult DevicePool::allocate(std::uint64_t bytes) {
     return allocate_slow(request);
 }
 
+/// For the slow ways, in other files; only a hit has it inline.
 PoolResult DevicePool::hand_out(Block* block, const Request& request) {
     return make_live(block, request);
 }

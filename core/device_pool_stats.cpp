@@ -4,6 +4,7 @@
 #include <algorithm>
 
 namespace cachealloc {
+
 PoolStatistics DevicePool::statistics() const {
     const auto relaxed = [](const std::atomic<std::uint64_t>& value) {
         return value.load(std::memory_order_relaxed);

@@ -20,8 +20,10 @@ Savings savings_of(const Statistics& statistics) {
     Savings savings;
     savings.requests = statistics["allocations"];
     savings.frees = statistics["frees"];
-    savings.alloc_calls = beyond(savings.requests, statistics["segment_allocs"]);
-    savings.free_calls = beyond(savings.frees, statistics["segment_frees"]);
+    savings.alloc_calls =
+        beyond(savings.requests, statistics["segment_allocs"] + statistics["map_calls"]);
+    savings.free_calls =
+        beyond(savings.frees, statistics["segment_frees"] + statistics["unmap_calls"]);
     // A cudaFreeAsync waits for nothing natively.
     savings.waits = beyond(savings.frees, statistics["async_frees"] + statistics["native_waits"]);
     savings.alloc_call_ns = mean(statistics["driver_alloc_ns"], statistics["driver_alloc_calls"]);

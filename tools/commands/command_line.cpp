@@ -16,9 +16,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
-#include <map>
+#include <utility>
 
 #include <unistd.h>
 
@@ -114,6 +115,25 @@ class Commands {
             about);
     }
 
+    /// An option that takes one of a few words.
+    template <class Value, std::size_t kCount>
+    static void add_choice(CLI::App* sub, const char* name, Value& target,
+                           const std::pair<const char*, Value> (&choices)[kCount],
+                           const char* about) {
+        std::string words;
+        for (const auto& choice : choices)
+            words.append(words.empty() ? "" : ", ").append(choice.first);
+        const auto choose = [name, &target, &choices, words](const std::string& text) {
+            for (const auto& choice : choices) {
+                if (text != choice.first) continue;
+                target = choice.second;
+                return;
+            }
+            throw CLI::ValidationError(name, text + " is none of " + words);
+        };
+        sub->add_option_function<std::string>(name, choose, about)->option_text(words);
+    }
+
     void add_run() {
         CLI::App* const sub =
             command("run", "Run a program with the allocator and the recorder preloaded",
@@ -184,11 +204,9 @@ class Commands {
         sub->add_option("before", read_.file, "The older recording")->required();
         sub->add_option("after", diff_.other, "The newer recording")->required();
         add_reading(sub, diff_.read, false);
-        static const std::map<std::string, DiffBy> kBy{
+        static constexpr std::pair<const char*, DiffBy> kBy[] = {
             {"live", DiffBy::live}, {"peak", DiffBy::peak}, {"allocated", DiffBy::allocated}};
-        sub->add_option("--by", diff_.by, "What is compared; live: at the end")
-            ->transform(CLI::CheckedTransformer(kBy))
-            ->option_text("live, peak or allocated");
+        add_choice(sub, "--by", diff_.by, kBy, "What is compared; live: at the end");
         add_bytes(sub, "--fail-on", diff_.fail_from,
                   "Exit with 1 if a stack grew by so many bytes or more (or: any)");
     }
@@ -241,21 +259,25 @@ class Commands {
             command("replay", "Run recorded allocations through the pool, without a GPU",
                     "cachealloc replay app.trace --conf expandable_segments:True --limit 40G",
                     [this] { return replay_main(replay_); });
-        sub->add_option("files", replay_.files,
-                        "Recordings, or CSV files of events or intervals; several make a table");
+        sub->add_option(
+            "files", replay_.files,
+            "Recordings, or CSV files of events (op,id,bytes,stream,us,site) or intervals "
+            "(id,lower,upper,size); several make a table; the newest recording if "
+            "left out");
         sub->add_option("--conf", replay_.conf,
                         "CACHEALLOC_CONF; left out: as recorded, or the defaults");
-        static const std::map<std::string, ReplayPolicy> kPolicies{
+        static constexpr std::pair<const char*, ReplayPolicy> kPolicies[] = {
             {"ours", ReplayPolicy::ours},
             {"pytorch", ReplayPolicy::pytorch},
             {"pytorch-expandable", ReplayPolicy::pytorch_expandable},
             {"greedy", ReplayPolicy::greedy}};
-        sub->add_option("--policy", replay_.policy,
-                        "Who places: ours; PyTorch's rules; or, knowing all, the offline bound")
-            ->transform(CLI::CheckedTransformer(kPolicies))
-            ->option_text("ours, pytorch, pytorch-expandable or greedy");
-        add_bytes(sub, "--limit", replay_.limit,
-                  "Memory of the device, such as 40G: whether the run fits (1 if not)");
+        add_choice(
+            sub, "--policy", replay_.policy, kPolicies,
+            "Who places: ours; PyTorch's rules; or, knowing all, the best offline placement");
+        add_bytes(
+            sub, "--limit", replay_.limit,
+            "Memory of the device, such as 40G: whether the run fits (1 if not); left out: as "
+            "the recording says");
         add_pass(sub, replay_.steps, replay_.pool, replay_.json);
     }
 
@@ -268,7 +290,11 @@ class Commands {
                         "if left out");
         sub->add_option("--max-driver-calls", tune_.most_calls,
                         "Driver calls that a step may make once the program has settled (2)")
-            ->check(CLI::Range(0.0, 1e9));
+            ->check([](const std::string& text) {
+                return CLI::Range(0.0, 1e9)(text).empty() && !std::isnan(std::stod(text))
+                           ? std::string()
+                           : text + " is no number from 0 to 1e9";
+            });
         add_pass(sub, tune_.steps, tune_.pool, tune_.json);
     }
 

@@ -74,9 +74,9 @@ std::string calls_text(const DriverCalls& calls) {
     return text.empty() ? "none" : text;
 }
 
-void print_failure(const ReplayFailure& failure, std::uint64_t limit) {
+void print_failure(const ReplayFailure& failure) {
     fmt::print("  DOES NOT FIT {}: event {} asks for {}; live {}, reserved {}, largest free {}\n",
-               bytes_text(limit), count_text(failure.event), bytes_text(failure.bytes),
+               bytes_text(failure.limit), count_text(failure.event), bytes_text(failure.bytes),
                bytes_text(failure.live), bytes_text(failure.reserved),
                bytes_text(failure.largest_free));
 }
@@ -121,7 +121,7 @@ void print_one(const Replayed& one, const ReplayOptions& options) {
         fmt::print("  speed           {:.1f} million events a second\n",
                    static_cast<double>(is.events) / is.seconds / 1e6);
     if (is.failure) {
-        print_failure(*is.failure, options.limit);
+        print_failure(*is.failure);
     } else if (options.limit != SimulatedSource::kNoLimit) {
         fmt::print("  FITS {}\n", bytes_text(options.limit));
     }
@@ -144,7 +144,7 @@ void print_table(const std::vector<Replayed>& all, const ReplayOptions& options)
                    bytes_text(is.peak_requested), bytes_text(is.peak_reserved),
                    ratio_text(is.ratio()), is.per_step(is.steady.changes()),
                    is.per_step(is.steady.remaps), device);
-        if (is.failure) print_failure(*is.failure, options.limit);
+        if (is.failure) print_failure(*is.failure);
     }
 }
 
@@ -160,6 +160,22 @@ Json one_json(const Replayed& one, const ReplayOptions& options) {
                               : Json()}};
     json.update(replay_json(one.result));
     return json;
+}
+
+/// What --conf asks for that a replay would not show is refused rather than passed over.
+bool can_be_shown(const ReplayOptions& options) {
+    if (!options.conf) return true;
+    if (!check_conf(*options.conf, "--conf")) return false;
+    const char* reason = nullptr;
+    const Options wanted = options_of(*options.conf);
+    if (options.policy != ReplayPolicy::ours) {
+        reason = "is about the pool; leave it or --policy out";
+    } else if (wanted.off || !wanted.pool) {
+        reason = "switches the pool off, and a replay is about nothing else";
+    }
+    if (reason != nullptr)
+        fmt::print(stderr, "cachealloc: replay: --conf {} {}\n", *options.conf, reason);
+    return reason == nullptr;
 }
 
 } // namespace
@@ -223,17 +239,16 @@ Json replay_json(const ReplayResult& is) {
                                  {"largest_free", at.largest_free}};
     }
     if (is.failure) {
-        json["failure"] = {{"event", is.failure->event},
-                           {"bytes", is.failure->bytes},
-                           {"live", is.failure->live},
-                           {"reserved", is.failure->reserved},
-                           {"largest_free", is.failure->largest_free}};
+        json["failure"] = {
+            {"limit", is.failure->limit},       {"event", is.failure->event},
+            {"bytes", is.failure->bytes},       {"live", is.failure->live},
+            {"reserved", is.failure->reserved}, {"largest_free", is.failure->largest_free}};
     }
     return json;
 }
 
 int replay_main(const ReplayOptions& options) {
-    if (options.conf && !check_conf(*options.conf, "--conf")) return kUsage;
+    if (!can_be_shown(options)) return kUsage;
     std::vector<std::string> files = options.files;
     if (files.empty()) files.push_back(chosen_file({}));
     std::vector<Replayed> all;

@@ -19,13 +19,17 @@ struct Row {
     std::string label;
     std::string conf; ///< of the pool itself
     ReplayResult result;
+    const char* lack = ""; ///< why it cannot be chosen
 };
 
 std::vector<Row> rows_of(const AllocationSequence& sequence, const TuneOutcome& outcome,
                          unsigned steps) {
     std::vector<Row> rows;
     const auto add = [&rows](const char* label, const Tuned& tuned) {
-        rows.push_back({label, tuned.conf, tuned.result});
+        const char* const lack = !tuned.result.fits() ? "  does not fit"
+                                 : !tuned.within      ? "  too many calls"
+                                                      : "";
+        rows.push_back({label, tuned.conf, tuned.result, lack});
     };
     add("default", outcome.standard);
     add("tuned", outcome.tuned);
@@ -36,7 +40,7 @@ std::vector<Row> rows_of(const AllocationSequence& sequence, const TuneOutcome& 
                     replay_rules(sequence, Rules::pytorch_expandable, steps)});
     rows.push_back({"best fit in one range", "", replay_rules(sequence, Rules::one_range, steps)});
     if (sequence.ids <= kMostOffline)
-        rows.push_back({"offline bound", "", replay_greedy(sequence)});
+        rows.push_back({"best offline placement", "", replay_greedy(sequence)});
     return rows;
 }
 
@@ -62,16 +66,17 @@ void print_tuned(const AllocationSequence& sequence, const TuneOutcome& outcome,
     fmt::print("{:<28} {:>10} {:>7} {:>12} {:>13}\n", "", "reserved", "ratio", "remaps/step",
                "calls/step");
     for (const Row& row : rows) {
-        const bool offline = row.label == "offline bound"; // it never reuses anything in time
+        const bool offline =
+            row.label == "best offline placement"; // it never reuses anything in time
         fmt::print("{:<28} {:>10} {:>7}", row.label, bytes_text(row.result.peak_reserved),
                    ratio_text(row.result.ratio()));
         if (!offline)
             fmt::print(" {:>12.2f} {:>13.2f}", row.result.per_step(row.result.steady.remaps),
                        row.result.per_step(row.result.steady.changes()));
-        fmt::print("\n");
+        fmt::print("{}\n", row.lack);
     }
     if (sequence.ids > kMostOffline)
-        fmt::print("{:<28} not tried: more than {} allocations\n", "offline bound",
+        fmt::print("{:<28} not tried: more than {} allocations\n", "best offline placement",
                    count_text(kMostOffline));
     if (sequence.recorded && sequence.recorded->peak_requested != 0)
         fmt::print("{:<28} {:>10} {:>7}\n", "on the device, as recorded",

@@ -39,6 +39,7 @@ struct RecordedRun {
     std::uint64_t peak_requested = 0; ///< of the same pool
     std::uint8_t pool = 0;
     std::uint8_t device = 0;
+    std::uint64_t device_bytes = 0;    ///< memory that the device has; 0: not known
     std::uint32_t pools = 1;           ///< that handed out memory
     bool whole = true;                 ///< nothing is forgotten or lost
     std::optional<std::uint8_t> level; ///< of order, as OrderLevel; the most careful one there was

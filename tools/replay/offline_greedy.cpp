@@ -93,7 +93,7 @@ ReplayResult replay_greedy(const AllocationSequence& sequence, GreedyOrder order
     result.allocations = sequence.ids;
     result.calls.allocate = result.calls.single = 1;
     if (result.peak_reserved > limit)
-        result.failure = ReplayFailure{0, result.peak_reserved, 0, 0, 0};
+        result.failure = ReplayFailure{0, result.peak_reserved, 0, 0, 0, limit};
     return result;
 }
 

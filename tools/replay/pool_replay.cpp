@@ -71,12 +71,19 @@ struct PeakMoment {
     }
 };
 
+/// A device that was full made the pool give memory back, which one without end would not.
+std::uint64_t limit_of(const AllocationSequence& sequence, const ReplaySettings& settings) {
+    const bool chosen = settings.limit != SimulatedSource::kNoLimit;
+    if (chosen || !sequence.recorded || sequence.recorded->device_bytes == 0) return settings.limit;
+    return sequence.recorded->device_bytes;
+}
+
 /// One run of the pool.
 class Run {
   public:
     Run(const AllocationSequence& sequence, const ReplaySettings& settings, PoolObserver* observer)
-        : sequence_(sequence),
-          source_(settings.limit, sequence.recorded ? &sequence.recorded->segments : nullptr),
+        : sequence_(sequence), source_(limit_of(sequence, settings),
+                                       sequence.recorded ? &sequence.recorded->segments : nullptr),
           order_(sequence.streams > 1), level_(level_for(sequence)),
           settled_kind_(settled_kind(sequence)),
           pool_(std::make_unique<DevicePool>(host().map, host().arena, source_, order_, level_,
@@ -263,9 +270,12 @@ ReplayResult replay_pool(const AllocationSequence& sequence, const ReplaySetting
         result.stitches = statistics.stitches_made;
         result.affinity_hits = statistics.affinity_hits;
         if (!fits) {
-            result.failure = ReplayFailure{run.position(), sequence.events[run.position()].bytes,
-                                           run.requested(), run.source().reserved(),
-                                           statistics.largest_free_bytes};
+            result.failure = ReplayFailure{run.position(),
+                                           sequence.events[run.position()].bytes,
+                                           run.requested(),
+                                           run.source().reserved(),
+                                           statistics.largest_free_bytes,
+                                           limit_of(sequence, settings)};
         }
     }
     if (settings.fragmentation && result.allocations != 0) {

@@ -13,15 +13,16 @@ inline constexpr unsigned kDefaultSteps = 30;
 
 struct ReplaySettings {
     Options options{};
-    std::uint64_t limit = SimulatedSource::kNoLimit; ///< bytes of memory
-    unsigned steps = kDefaultSteps;                  ///< into which the allocations are divided
-    bool fragmentation = true;                       ///< a second pass up to the peak
+    /// Bytes of memory; kNoLimit: as many as the device of a recording has.
+    std::uint64_t limit = SimulatedSource::kNoLimit;
+    unsigned steps = kDefaultSteps; ///< into which the allocations are divided
+    bool fragmentation = true;      ///< a second pass up to the peak
 };
 
 /// Runs a sequence through the pool itself, on memory that is only counted, on the calling thread.
 /// Releases that the sequence calls settled are so at once; others settle where it says. Ends at
-/// the first request that does not fit the limit. Throws std::logic_error if the pool breaks a rule
-/// of its memory source. O(events).
+/// the first request for which there is no memory. Throws std::logic_error if the pool breaks a
+/// rule of its memory source. O(events).
 [[nodiscard]] ReplayResult replay_pool(const AllocationSequence& sequence,
                                        const ReplaySettings& settings);
 

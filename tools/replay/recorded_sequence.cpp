@@ -66,6 +66,7 @@ class PoolSequence {
         held_.erase(found);
     }
 
+    [[nodiscard]] std::uint8_t device() const { return device_; }
     [[nodiscard]] std::uint64_t peak() const { return sequence_.peak_requested; }
 
     AllocationSequence finish(RecordedRun run) {
@@ -179,6 +180,8 @@ AllocationSequence read_recording(const std::string& path, int pool,
     run.options = std::string(trace.settings["options"]);
     run.pool = chosen->first;
     run.pools = static_cast<std::uint32_t>(pools.size());
+    if (const Device* const device = trace.devices.find(chosen->second.device()))
+        run.device_bytes = device->total;
     const HistoryCounts& counts = history.counts();
     run.whole = history.whole() && counts.lost_frees == 0 && counts.inserted_allocs == 0 &&
                 counts.implied_frees == 0 && trace.header().counters.lost == 0;

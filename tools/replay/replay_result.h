@@ -16,6 +16,7 @@ struct ReplayFailure {
     std::uint64_t live = 0;  ///< as asked for
     std::uint64_t reserved = 0;
     std::uint64_t largest_free = 0; ///< the largest piece that could be handed out
+    std::uint64_t limit = 0;        ///< bytes of memory that there were
 };
 
 /// What a policy made of a sequence. All bytes of memory; up to the failure, if there was one.

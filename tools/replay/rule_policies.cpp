@@ -166,8 +166,8 @@ ReplayResult replay_rules(const AllocationSequence& sequence, Rules rules, unsig
         const std::uint64_t bytes = aligned_bytes(event.bytes);
         if (event.op == SequenceOp::allocate) {
             if (!heap->place(bytes, placed[event.id])) {
-                result.failure = ReplayFailure{result.events, event.bytes, requested,
-                                               heap->reserved(), heap->largest_free()};
+                result.failure = ReplayFailure{result.events,    event.bytes,          requested,
+                                               heap->reserved(), heap->largest_free(), limit};
                 break;
             }
             ++result.allocations;

@@ -75,6 +75,7 @@ class Search {
   private:
     /// Whether `a` is better than `b` by enough to say so in an option.
     static bool worthwhile(const Tuned& a, const Tuned& b) {
+        if (a.result.fits() != b.result.fits()) return a.result.fits();
         if (a.within != b.within) return a.within;
         if (!a.within && a.result.steady.changes() != b.result.steady.changes())
             return a.result.steady.changes() < b.result.steady.changes();
@@ -89,7 +90,8 @@ class Search {
         const Options options = parse_options(tuned.conf, ignored);
         tuned.result =
             replay_pool(sequence_, {options, SimulatedSource::kNoLimit, settings_.steps, false});
-        tuned.within = tuned.result.per_step(tuned.result.steady.changes()) <= settings_.most_calls;
+        tuned.within = tuned.result.fits() &&
+                       tuned.result.per_step(tuned.result.steady.changes()) <= settings_.most_calls;
         ++replays_;
         return tuned;
     }
@@ -140,6 +142,8 @@ class Search {
 } // namespace
 
 const Tuned& TuneOutcome::best() const {
+    if (tuned.result.fits() != expandable_tuned.result.fits())
+        return tuned.result.fits() ? tuned : expandable_tuned;
     if (tuned.within != expandable_tuned.within) return tuned.within ? tuned : expandable_tuned;
     return expandable_tuned.result.peak_reserved < tuned.result.peak_reserved ? expandable_tuned
                                                                               : tuned;

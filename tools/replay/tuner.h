@@ -21,7 +21,7 @@ struct TuneSettings {
 struct Tuned {
     std::string conf; ///< for CACHEALLOC_CONF; empty for the defaults
     ReplayResult result;
-    bool within = false; ///< it keeps the bound on driver calls
+    bool within = false; ///< it fits the device and keeps the bound on driver calls
 };
 
 struct TuneOutcome {

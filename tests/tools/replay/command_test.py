@@ -168,10 +168,15 @@ class Commands(unittest.TestCase):
         for line in (["replay", path, "--policy", "best"], ["replay", path, "--limit", "much"],
                      ["replay", path, "--steps", "0"], ["replay", path, "--conf", "nonsense:1"],
                      ["replay", path, "--pool", "300"], ["tune", path, "--max-driver-calls", "-1"],
-                     ["tune", path, path]):
+                     ["tune", path, "--max-driver-calls", "nan"], ["tune", path, path],
+                     ["replay", path, "--conf", "pool:False"], ["replay", path, "--conf", "off"],
+                     ["replay", path, "--conf", "cache_mb:0", "--policy", "pytorch"]):
             done = tool(*line)
             self.assertEqual(done.returncode, 2, line)
             self.assertTrue(done.stderr, line)
+            self.assertNotIn("->", done.stderr)
+        self.assertIn("best is none of ours, pytorch, pytorch-expandable, greedy",
+                      tool("replay", path, "--policy", "best").stderr)
         for command in ("replay", "tune"):
             said = tool(command, "--help").stdout
             self.assertIn(f"Example: cachealloc {command}", said)
@@ -181,7 +186,7 @@ class Commands(unittest.TestCase):
         path = self.file("sawtooth.csv", sawtooth())
         found = self.json_of("tune", path, "--max-driver-calls", "3")
         labels = ["default", "tuned", "expandable", "expandable, tuned", "PyTorch's rules",
-                  "PyTorch's rules, expandable", "best fit in one range", "offline bound"]
+                  "PyTorch's rules, expandable", "best fit in one range", "best offline placement"]
         self.assertEqual([row["label"] for row in found["rows"]], labels)
         for row in found["rows"]:
             self.check_fields(row, RESULT)
@@ -191,7 +196,7 @@ class Commands(unittest.TestCase):
         for mode in ("", "expandable"):
             standard, tuned = mode or "default", f"{mode}, tuned" if mode else "tuned"
             self.assertTrue(reserved[tuned] <= reserved[standard] or standard not in within)
-        self.assertLessEqual(reserved["offline bound"], found["peak_reserved"])
+        self.assertLessEqual(reserved["best offline placement"], found["peak_reserved"])
         # The line does what it says.
         one, = self.json_of("replay", path, "--conf", found["conf"])["replays"]
         self.assertEqual(one["peak_reserved"], found["peak_reserved"])
@@ -209,7 +214,9 @@ class Commands(unittest.TestCase):
         path = self.file("growing.csv", events([("a", i, (i + 30) * MIB) for i in range(60)]))
         found = self.json_of("tune", path, "--max-driver-calls", "0")
         self.assertFalse(found["within_bound"])
-        self.assertIn("No options keep to 0", tool("tune", path, "--max-driver-calls", "0").stdout)
+        said = tool("tune", path, "--max-driver-calls", "0").stdout
+        self.assertIn("No options keep to 0", said)
+        self.assertEqual(said.count("too many calls"), 4)
 
     def test_what_else_was_set_stays(self):
         path = self.folder / "set.trace"

@@ -77,6 +77,19 @@ TEST_CASE("a limit is kept, or the first request beyond it is named", "[replay]"
     CHECK(too_large.failure->event == 0);
 }
 
+TEST_CASE("a recording's device is as large as it was", "[replay]") {
+    AllocationSequence sequence;
+    sequence.release(sequence.allocate(30 * kMiB));
+    sequence.allocate(40 * kMiB);
+    sequence.recorded.emplace().device_bytes = 44 * kMiB;
+    CHECK(replay_pool(sequence, {}).peak_reserved == 40 * kMiB); // what is cached goes back first
+    sequence.allocate(8 * kMiB);
+    const ReplayResult result = replay_pool(sequence, {});
+    REQUIRE(result.failure);
+    CHECK(result.failure->limit == 44 * kMiB);
+    CHECK(replay_pool(sequence, {.limit = 80 * kMiB}).fits());
+}
+
 TEST_CASE("steps and their steady part", "[replay]") {
     AllocationSequence sequence;
     for (int i = 0; i < 300; ++i)

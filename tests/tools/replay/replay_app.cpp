@@ -4,6 +4,7 @@
 //   replay_app mixed SEED       both on the legacy stream, either kind freed either way
 //   replay_app beside SEED      the same, but the stream-ordered calls on a stream of their own
 //   replay_app threads SEED     plain, on three threads
+//   replay_app full SEED        plain, until the device has no more, over and over
 #include <cuda.h>
 
 #include <cstdio>
@@ -38,6 +39,19 @@ class Churn {
             }
             allocate(random_() % 4 == 0 ? random_() % (std::size_t{6} << 20) + 1
                                         : std::size_t{700} << (random_() % 12));
+        }
+        while (!live_.empty())
+            free_one();
+    }
+
+    // Sizes differ from round to round, so that what is cached has to go back first.
+    void fill(unsigned rounds) {
+        for (unsigned i = 0; i < rounds; ++i) {
+            CUdeviceptr memory = 0;
+            while (cuMemAlloc(&memory, (random_() % 200 + 1) << 20) == CUDA_SUCCESS)
+                live_.push_back(memory);
+            for (std::size_t left = live_.size() / 4; live_.size() > left;)
+                free_one();
         }
         while (!live_.empty())
             free_one();
@@ -89,6 +103,10 @@ int main(int argc, char** argv) {
         }
         for (std::thread& thread : threads)
             thread.join();
+        return 0;
+    }
+    if (how == "full") {
+        Churn(Calls::plain, nullptr, seed).fill(8);
         return 0;
     }
     const Calls calls = how == "plain"    ? Calls::plain

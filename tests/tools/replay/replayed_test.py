@@ -62,6 +62,13 @@ class Replayed(unittest.TestCase):
                     self.assertEqual(one["peak_reserved"], one["recorded"]["peak_reserved"])
                     self.assertEqual(one["splits"], report["statistics"]["splits"])
 
+    def test_a_device_that_was_full_is_as_large(self):
+        for conf in ("", "expandable_segments:True"):
+            with self.subTest(conf=conf):
+                one, _ = self.replay("full", conf)
+                self.assertTrue(one["fits"])
+                self.assertEqual(one["peak_reserved"], one["recorded"]["peak_reserved"])
+
     def test_several_threads_or_streams_are_near(self):
         for how, threads in (("threads", 3), ("beside", 1)):
             with self.subTest(how):
