@@ -58,7 +58,8 @@ def free_memory():
     torch.cuda.synchronize()
     after, _ = torch.cuda.mem_get_info()
     print(f"free memory: total {total // MIB} MiB, the same {total == again}, "
-          f"512 MiB gone {abs(before - during - 512 * MIB) < 64 * MIB}, "
+          # More than that where it came out of a larger segment that was wholly free.
+          f"512 MiB gone {before - during >= 448 * MIB}, "
           f"back {abs(after - before) < 64 * MIB}")
 
 
